@@ -1,0 +1,34 @@
+# The list of commands. `make` alone prints it.
+.DEFAULT_GOAL := help
+.PHONY: help run test check bench web
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: web ## build the server and start it; ARGS="--listen 127.0.0.1:9000" is passed on
+	@scripts/setup run
+	cargo build --release -p threadkeep-server --bin threadkeep
+	@exec "$${CARGO_TARGET_DIR:-target}/release/threadkeep" serve $(ARGS)
+
+test: ## set up what is missing, then everything continuous integration checks
+	@scripts/test
+
+# In CI a Cargo.lock that does not match is an error; elsewhere it is brought up to date.
+check: ## format and lints
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets $(if $(CI),--locked) -- -D warnings
+
+bench: ## measure the store at growing sizes, on both databases
+	@scripts/setup test
+	cargo build --release -p threadkeep-bench
+	scripts/postgres run -- cargo run --release -p threadkeep-bench -- $(ARGS)
+
+# The web app is part of the server's binary, so it is built first.
+web:
+ifneq ($(wildcard web/package.json),)
+web: web/node_modules/.package-lock.json
+	cd web && npm run build
+
+web/node_modules/.package-lock.json: web/package-lock.json
+	cd web && npm ci
+endif

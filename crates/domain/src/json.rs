@@ -1,0 +1,220 @@
+//! Strict JSON: a whole document is read once, without building a tree, and either passes or is
+//! refused with the place of its first fault. What passes can be stored by every backend and means
+//! the same to every reader: UTF-8, no duplicate keys, no U+0000, no lone surrogates, bounded depth.
+
+use std::collections::HashSet;
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+
+/// How many arrays and objects may lie inside each other.
+pub const MAX_DEPTH: usize = 64;
+
+/// How much of a key an error message repeats.
+const SHOWN_KEY_CHARS: usize = 64;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JsonFault {
+    /// RFC 6901 pointer to the value that is at fault, or to what encloses it.
+    pub pointer: String,
+    pub kind: JsonFaultKind,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum JsonFaultKind {
+    Syntax {
+        line: usize,
+        column: usize,
+        message: String,
+    },
+    /// `at` is the offset of the first byte that is not part of a character.
+    NotUtf8 {
+        at: usize,
+    },
+    DuplicateKey(String),
+    Nul,
+    TooDeep,
+}
+
+impl fmt::Display for JsonFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let place = Place(&self.pointer);
+        match &self.kind {
+            JsonFaultKind::Syntax { line, column, message } => {
+                write!(f, "not valid JSON at line {line}, column {column}, in {place}: {message}")
+            }
+            JsonFaultKind::NotUtf8 { at } => {
+                write!(f, "byte {at} of the document is not UTF-8: send the document as UTF-8")
+            }
+            JsonFaultKind::DuplicateKey(key) => {
+                let key: String = key.chars().take(SHOWN_KEY_CHARS).collect();
+                write!(f, "the key {key:?} is given more than once, at {place}: give it once")
+            }
+            JsonFaultKind::Nul => {
+                write!(f, "a text in {place} holds the character U+0000, which cannot be kept: remove it")
+            }
+            JsonFaultKind::TooDeep => {
+                let shallow: String = self.pointer.chars().take(SHOWN_KEY_CHARS).collect();
+                write!(f, "more than {MAX_DEPTH} arrays and objects lie inside each other, under {shallow}…")
+            }
+        }
+    }
+}
+
+impl std::error::Error for JsonFault {}
+
+struct Place<'a>(&'a str);
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() { f.write_str("the document") } else { f.write_str(self.0) }
+    }
+}
+
+/// Checks one whole document; anything but white space after it is a fault.
+pub fn check(bytes: &[u8]) -> Result<(), JsonFault> {
+    let text = std::str::from_utf8(bytes).map_err(|e| JsonFault {
+        pointer: String::new(),
+        kind: JsonFaultKind::NotUtf8 { at: e.valid_up_to() },
+    })?;
+    let mut walk = Walk::default();
+    let mut document = serde_json::Deserializer::from_str(text);
+    let read = Value(&mut walk).deserialize(&mut document).and_then(|()| document.end());
+    read.map_err(|e| JsonFault {
+        pointer: pointer(&walk.path),
+        kind: walk.fault.take().unwrap_or_else(|| syntax(&e)),
+    })
+}
+
+fn syntax(error: &serde_json::Error) -> JsonFaultKind {
+    let (line, column) = (error.line(), error.column());
+    let said = error.to_string();
+    let place = format!(" at line {line} column {column}");
+    let message = said.strip_suffix(&place).unwrap_or(&said).to_owned();
+    JsonFaultKind::Syntax { line, column, message }
+}
+
+/// Where the reader stands. After a fault the path is left as it was, and so names the place.
+#[derive(Default)]
+struct Walk {
+    path: Vec<Step>,
+    fault: Option<JsonFaultKind>,
+}
+
+enum Step {
+    Key(String),
+    Index(usize),
+}
+
+fn pointer(path: &[Step]) -> String {
+    let mut out = String::new();
+    for step in path {
+        out.push('/');
+        match step {
+            Step::Key(key) => out.push_str(&key.replace('~', "~0").replace('/', "~1")),
+            Step::Index(index) => out.push_str(&index.to_string()),
+        }
+    }
+    out
+}
+
+impl Walk {
+    fn refuse<E: serde::de::Error>(&mut self, kind: JsonFaultKind) -> E {
+        self.fault = Some(kind);
+        E::custom("refused")
+    }
+
+    fn text<E: serde::de::Error>(&mut self, text: &str) -> Result<(), E> {
+        if text.contains('\0') { Err(self.refuse(JsonFaultKind::Nul)) } else { Ok(()) }
+    }
+
+    /// Called on entering an array or object; the path is one step long for each one around it.
+    fn enter<E: serde::de::Error>(&mut self) -> Result<(), E> {
+        if self.path.len() >= MAX_DEPTH { Err(self.refuse(JsonFaultKind::TooDeep)) } else { Ok(()) }
+    }
+}
+
+/// One value of any type, at the place where the walk stands.
+struct Value<'w>(&'w mut Walk);
+
+/// One value a step further down.
+struct Child<'w>(&'w mut Walk, Step);
+
+impl<'de> DeserializeSeed<'de> for Child<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
+        let Child(walk, step) = self;
+        walk.path.push(step);
+        Value(walk).deserialize(from)?;
+        walk.path.pop();
+        Ok(())
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Value<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
+        from.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Value<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, number: f64) -> Result<(), E> {
+        if number.is_finite() { Ok(()) } else { Err(E::custom("number out of range")) }
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<(), E> {
+        self.0.text(text)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
+        self.0.enter()?;
+        let mut index = 0;
+        while seq.next_element_seed(Child(&mut *self.0, Step::Index(index)))?.is_some() {
+            index += 1;
+        }
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        self.0.enter()?;
+        let mut seen = HashSet::new();
+        while let Some(key) = map.next_key::<String>()? {
+            self.0.text::<A::Error>(&key)?;
+            if !seen.insert(key.clone()) {
+                self.0.path.push(Step::Key(key.clone()));
+                return Err(self.0.refuse(JsonFaultKind::DuplicateKey(key)));
+            }
+            map.next_value_seed(Child(&mut *self.0, Step::Key(key)))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[path = "json_tests.rs"]
+mod tests;

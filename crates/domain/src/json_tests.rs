@@ -1,0 +1,133 @@
+//! Sound documents pass; every kind of fault is found and named at its place.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn fault(text: &str) -> JsonFault {
+    check(text.as_bytes()).expect_err(text)
+}
+
+fn nested(depth: usize) -> String {
+    "[".repeat(depth) + &"]".repeat(depth)
+}
+
+#[test]
+fn sound_documents_pass() {
+    for text in [
+        "null",
+        " 0 ",
+        "-0.0e-5",
+        "1e308",
+        "12345678901234567890123456789",
+        r#""\u0001 \ud83d\ude00""#,
+        r#"{"":{"":[]},"a":[{"a":1},{"a":2}]}"#,
+        "\"\u{2028}\u{feff}\"",
+    ] {
+        assert_eq!(check(text.as_bytes()), Ok(()), "{text}");
+    }
+    assert_eq!(check(nested(MAX_DEPTH).as_bytes()), Ok(()));
+}
+
+#[test]
+fn syntax_faults_name_their_place() {
+    for (text, pointer) in [
+        ("", ""),
+        ("{} x", ""),
+        ("{}{}", ""),
+        ("\u{feff}{}", ""),
+        ("[1 2]", ""),
+        ("[1,]", ""),
+        ("{\"a\":[0,tru]}", "/a/1"),
+        ("{\"a/b\":{\"~\":+1}}", "/a~1b/~0"),
+        ("[1e400]", "/0"),
+        ("[0,-1e400]", "/1"),
+        ("[01]", "/0"),
+        ("[NaN]", "/0"),
+        ("{\"a\":\"\n\"}", "/a"),
+        (r#"{"a":"\ud800"}"#, "/a"),
+        (r#"{"a":"\ud800\u0041"}"#, "/a"),
+        (r#"{"a":"\udc00"}"#, "/a"),
+        (r#"{"a":{"\udfff":1}}"#, "/a"),
+        ("{'a':1}", ""),
+        ("{\"a\":1", ""),
+    ] {
+        let fault = fault(text);
+        assert!(matches!(fault.kind, JsonFaultKind::Syntax { .. }), "{text}: {fault:?}");
+        assert_eq!(fault.pointer, pointer, "{text}");
+    }
+}
+
+#[test]
+fn other_faults_name_their_place() {
+    for (text, pointer, kind) in [
+        (r#"{"a":[{"b":1,"b":1}]}"#, "/a/0/b", JsonFaultKind::DuplicateKey("b".into())),
+        (r#"{"b":1,"\u0062":1}"#, "/b", JsonFaultKind::DuplicateKey("b".into())),
+        (r#"{"a":["x\u0000y"]}"#, "/a/0", JsonFaultKind::Nul),
+        (r#"{"a":{"\u0000":1}}"#, "/a", JsonFaultKind::Nul),
+    ] {
+        assert_eq!(fault(text), JsonFault { pointer: pointer.into(), kind }, "{text}");
+    }
+    assert_eq!(fault(&nested(MAX_DEPTH + 1)).kind, JsonFaultKind::TooDeep);
+    assert_eq!(check(b"[\"\xff\"]").unwrap_err().kind, JsonFaultKind::NotUtf8 { at: 2 });
+    assert_eq!(check(b"{}\xc3").unwrap_err().kind, JsonFaultKind::NotUtf8 { at: 2 });
+}
+
+#[test]
+fn hostile_depth_does_not_exhaust_the_stack() {
+    assert_eq!(fault(&"[".repeat(2 << 20)).kind, JsonFaultKind::TooDeep);
+    assert_eq!(fault(&"{\"a\":".repeat(400_000)).kind, JsonFaultKind::TooDeep);
+}
+
+#[test]
+fn sentences_say_where_and_what() {
+    for (text, sentence) in [
+        (r#"{"a":1,"a":2}"#, r#"the key "a" is given more than once, at /a: give it once"#),
+        ("[tru]", "not valid JSON at line 1, column 5, in /0: expected ident"),
+        (r#""\u0000""#, "a text in the document holds the character U+0000, which cannot be kept: remove it"),
+    ] {
+        assert_eq!(fault(text).to_string(), sentence);
+    }
+    assert!(fault(&nested(65)).to_string().starts_with("more than 64 arrays and objects"));
+}
+
+fn tree() -> impl Strategy<Value = serde_json::Value> {
+    let leaf = prop_oneof![
+        Just(serde_json::Value::Null),
+        any::<i64>().prop_map(Into::into),
+        any::<f64>().prop_map(Into::into),
+        "[^\0]{0,8}".prop_map(Into::into),
+    ];
+    leaf.prop_recursive(5, 40, 5, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..5).prop_map(Into::into),
+            prop::collection::btree_map("[^\0]{0,4}", inner, 0..5)
+                .prop_map(|map| serde_json::Value::Object(map.into_iter().collect())),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn whatever_is_serialised_passes(value in tree()) {
+        prop_assert_eq!(check(value.to_string().as_bytes()), Ok(()));
+    }
+
+    #[test]
+    fn no_bytes_panic_and_what_passes_parses(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
+        if check(&bytes).is_ok() {
+            prop_assert!(serde_json::from_slice::<serde_json::Value>(&bytes).is_ok());
+        }
+    }
+
+    #[test]
+    fn a_pointer_leads_to_the_doubled_key(keys in prop::collection::vec("[a-c/~]{0,3}", 1..5)) {
+        let mut text = r#"{"twin":0,"twin":1}"#.to_owned();
+        let mut pointer = "/twin".to_owned();
+        for key in &keys {
+            text = format!("{{{}:{text}}}", serde_json::to_string(key).unwrap());
+            pointer = format!("/{}{pointer}", key.replace('~', "~0").replace('/', "~1"));
+        }
+        prop_assert_eq!(fault(&text).pointer, pointer);
+    }
+}

@@ -1,0 +1,16 @@
+//! Words and pure rules of Threadkeep. No I/O, no async, no SQL, no HTTP: what is here can be
+//! tested with a table, and every other crate may rely on it.
+
+pub mod audit;
+pub mod context;
+pub mod conversation;
+pub mod history;
+pub mod json;
+pub mod limits;
+pub mod message;
+pub mod scope;
+pub mod search;
+pub mod secret;
+pub mod tab;
+pub mod time;
+pub mod workspace;

@@ -1,0 +1,87 @@
+//! The numbers an operator may change: sizes, counts and spans, each with its default.
+//! A field's name is its setting's name; what it counts is the last word of the name.
+
+const KIB: u64 = 1024;
+const MIB: u64 = 1024 * KIB;
+const GIB: u64 = 1024 * MIB;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    pub replay_turn_limit: u64,
+    pub chat_bag_zip_url_ttl_seconds: u64,
+    pub max_persisted_tabs: u64,
+    pub max_file_bytes: u64,
+    pub max_files_per_message: u64,
+    pub max_bag_bytes: u64,
+    pub tool_result_chars: u64,
+    pub max_tool_rounds: u64,
+    pub context_budget_chars: u64,
+    pub lease_seconds: u64,
+    pub run_timeout_seconds: u64,
+    pub sandbox_idle_seconds: u64,
+    pub upload_otp_ttl_seconds: u64,
+    /// Counted from the moment the run settles.
+    pub event_log_ttl_seconds: u64,
+    pub max_line_bytes: u64,
+    /// Of a JSON body; uploads have `max_file_bytes`.
+    pub max_body_bytes: u64,
+    pub disconnect_grace_seconds: u64,
+    pub model_first_token_seconds: u64,
+    pub model_idle_seconds: u64,
+    pub model_retries: u64,
+    pub tool_timeout_seconds: u64,
+    pub max_open_runs_per_user: u64,
+    pub max_streams_per_user: u64,
+    /// Per caller, with a burst of twice that; 0 is no limit.
+    pub requests_per_second: u64,
+    pub sandbox_concurrency: u64,
+    pub sandbox_cpu_seconds: u64,
+    pub sandbox_memory_bytes: u64,
+    pub sandbox_disk_bytes: u64,
+    pub sandbox_processes: u64,
+}
+
+impl Limits {
+    /// The upload password outlives the longest run by a minute, so that a run cut off by its
+    /// time-out can still hand in its files.
+    pub fn upload_otp_ttl_for(run_timeout_seconds: u64) -> u64 {
+        run_timeout_seconds.saturating_add(60)
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        let run_timeout_seconds = 1800;
+        Self {
+            replay_turn_limit: 20,
+            chat_bag_zip_url_ttl_seconds: 300,
+            max_persisted_tabs: 50,
+            max_file_bytes: 50 * MIB,
+            max_files_per_message: 10,
+            max_bag_bytes: GIB,
+            tool_result_chars: 4000,
+            max_tool_rounds: 5,
+            context_budget_chars: 400_000,
+            lease_seconds: 15,
+            run_timeout_seconds,
+            sandbox_idle_seconds: 120,
+            upload_otp_ttl_seconds: Self::upload_otp_ttl_for(run_timeout_seconds),
+            event_log_ttl_seconds: 3600,
+            max_line_bytes: MIB,
+            max_body_bytes: 2 * MIB,
+            disconnect_grace_seconds: 0,
+            model_first_token_seconds: 60,
+            model_idle_seconds: 60,
+            model_retries: 2,
+            tool_timeout_seconds: 60,
+            max_open_runs_per_user: 100,
+            max_streams_per_user: 500,
+            requests_per_second: 200,
+            sandbox_concurrency: 4,
+            sandbox_cpu_seconds: 300,
+            sandbox_memory_bytes: GIB,
+            sandbox_disk_bytes: GIB,
+            sandbox_processes: 128,
+        }
+    }
+}

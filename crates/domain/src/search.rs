@@ -1,0 +1,142 @@
+//! Search in the words of any language, the same on every backend: texts become folded words for an
+//! index, a query becomes phrases of such words, and hits get an order and highlights.
+
+mod highlight;
+mod words;
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+pub use highlight::{Highlight, highlight_message, highlight_title};
+pub use words::{MAX_INDEX_BYTES, MAX_INDEX_WORDS, MAX_WORD_CHARS, Word, words};
+
+/// How many words of a query are used; the rest is dropped.
+pub const MAX_QUERY_WORDS: usize = 16;
+
+/// PostgreSQL keeps no more positions of a word in one text.
+const MAX_POSITIONS: usize = 255;
+
+/// What a reader typed: each chunk between white space is a phrase, whose words must follow each other
+/// in the text, the last one as a prefix. A text must have all phrases, in any order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Query {
+    phrases: Vec<Vec<String>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum MatchKind {
+    None,
+    /// All phrases are there, some only as the beginning of a longer word.
+    Prefix,
+    /// All phrases are there with whole words.
+    Whole,
+}
+
+/// What decides the place of a conversation among the hits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hit {
+    pub title: MatchKind,
+    /// How many of its messages match.
+    pub messages: u32,
+    pub updated_at_ms: i64,
+}
+
+impl Hit {
+    /// The greatest score comes first.
+    pub fn score(&self) -> (u8, u32, i64) {
+        (self.title as u8, self.messages, self.updated_at_ms)
+    }
+}
+
+impl Query {
+    /// `None` when the text holds no word, and so asks for nothing.
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut phrases: Vec<Vec<String>> = Vec::new();
+        for word in words(text).into_iter().take(MAX_QUERY_WORDS) {
+            match phrases.last_mut() {
+                Some(phrase) if word.glued => phrase.push(word.folded),
+                _ => phrases.push(vec![word.folded]),
+            }
+        }
+        (!phrases.is_empty()).then_some(Self { phrases })
+    }
+
+    /// Each phrase has at least one word.
+    pub fn phrases(&self) -> &[Vec<String>] {
+        &self.phrases
+    }
+
+    /// For `MATCH` on an FTS5 table with `tokenize = 'ascii'` that holds `index_text`.
+    pub fn fts5(&self) -> String {
+        let phrase = |words: &Vec<String>| format!("\"{}\" *", words.join(" ").replace('"', "\"\""));
+        self.phrases.iter().map(phrase).collect::<Vec<_>>().join(" AND ")
+    }
+
+    /// For `@@ $1::tsquery` on a column that holds `index_tsvector`.
+    pub fn tsquery(&self) -> String {
+        let phrase = |words: &Vec<String>| {
+            let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
+            format!("({}:*)", words.join(" <-> "))
+        };
+        self.phrases.iter().map(phrase).collect::<Vec<_>>().join(" & ")
+    }
+}
+
+/// A lexeme of PostgreSQL's text forms. Folded words hold neither character; this does not rely on it.
+fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\\', "\\\\").replace('\'', "''"))
+}
+
+/// The folded words of a text, joined by single spaces.
+pub fn index_text(text: &str) -> String {
+    let words: Vec<String> = words(text).into_iter().map(|word| word.folded).collect();
+    words.join(" ")
+}
+
+/// The folded words of a text with their positions, as the text form of a tsvector.
+pub fn index_tsvector(text: &str) -> String {
+    let mut positions: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+    for (index, word) in words(text).into_iter().enumerate() {
+        let of_word = positions.entry(word.folded).or_default();
+        if of_word.len() < MAX_POSITIONS {
+            of_word.push(index + 1);
+        }
+    }
+    let mut out = String::new();
+    for (word, of_word) in &positions {
+        let separator = if out.is_empty() { "" } else { " " };
+        let of_word: Vec<String> = of_word.iter().map(usize::to_string).collect();
+        let _ = write!(out, "{separator}{}:{}", quoted(word), of_word.join(","));
+    }
+    out
+}
+
+/// How a text answers a query; `None` when one of the phrases is missing.
+pub fn matches(text: &str, query: &Query) -> MatchKind {
+    let words = words(text);
+    let best = |phrase: &Vec<String>| {
+        occurrences(&words, phrase)
+            .map(|found| whole_or_prefix(found, phrase))
+            .max()
+            .unwrap_or(MatchKind::None)
+    };
+    query.phrases.iter().map(best).min().unwrap_or(MatchKind::None)
+}
+
+fn whole_or_prefix(found: &[Word], phrase: &[String]) -> MatchKind {
+    let is_whole = found.last().map(|word| &word.folded) == phrase.last();
+    if is_whole { MatchKind::Whole } else { MatchKind::Prefix }
+}
+
+/// The places where the words of a phrase follow each other, the last one as a prefix.
+fn occurrences<'a>(words: &'a [Word], phrase: &'a [String]) -> impl Iterator<Item = &'a [Word]> {
+    let (last, before) = phrase.split_last().map_or(("", phrase), |(last, before)| (last.as_str(), before));
+    words.windows(before.len() + 1).filter(move |found| {
+        found.iter().zip(before).all(|(word, wanted)| word.folded == *wanted)
+            && found.last().is_some_and(|word| word.folded.starts_with(last))
+    })
+}
+
+#[cfg(test)]
+#[path = "search/search_tests.rs"]
+mod tests;

@@ -1,0 +1,196 @@
+//! From configuration to a running application: the store is opened, the secret found or made, and in local
+//! mode the local workspace and its key are there before the first request.
+
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::{Context, Result};
+use domain::conversation::Visibility;
+use domain::scope::{Role, Scope};
+use domain::secret::Secret;
+use domain::time::Clock;
+use domain::workspace::{ApiKey, Workspace, read_key};
+use store::Store;
+use store::postgres::{PostgresOptions, PostgresStore};
+use store::sqlite::{SqliteStore, Use};
+use tokio_util::task::TaskTracker;
+use upstream::jwks::Jwks;
+
+use crate::auth::token::TokenRules;
+use crate::config::{Config, Database};
+use crate::limit::RateLimit;
+use crate::observe;
+use crate::routes::api_keys::make_key;
+use crate::state::{App, AppState, Local};
+
+pub const LOCAL_USER: &str = "local";
+const LOCAL_ORG: &str = "local";
+
+/// Opens the configured database and brings its schema up to date.
+pub async fn open_store(config: &Config, usage: Use) -> Result<Arc<dyn Store>> {
+    match &config.database {
+        Database::Sqlite(path) => {
+            let path = path.clone();
+            let opened = tokio::task::spawn_blocking(move || SqliteStore::open(&path, usage)).await?;
+            Ok(Arc::new(
+                opened.context(
+                    "DATABASE_URL (the SQLite file, in THREADKEEP_DATA unless set) cannot be used",
+                )?,
+            ))
+        }
+        Database::Postgres(url) => {
+            let opened = PostgresStore::open(url, &PostgresOptions::default()).await;
+            Ok(Arc::new(opened.context("DATABASE_URL cannot be used")?))
+        }
+    }
+}
+
+/// The application behind the routes. `public_url` is the base of every URL handed out.
+pub async fn build(
+    config: &Config,
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    tasks: TaskTracker,
+    public_url: String,
+) -> Result<AppState> {
+    let secret = match &config.secret {
+        Some(secret) => secret.clone(),
+        None => kept_secret(&config.data)?,
+    };
+    let local = if config.is_local() {
+        prepare_local(config, &*store, &*clock).await?;
+        Some(Local { user: LOCAL_USER.into(), org: LOCAL_ORG.into(), boot_id: clock.new_id() })
+    } else {
+        None
+    };
+    let rate = if local.is_some() { None } else { RateLimit::new(config.limits.requests_per_second) };
+    Ok(Arc::new(App {
+        store,
+        tokens: token_rules(config, &clock, &tasks)?,
+        clock,
+        tasks,
+        limits: config.limits.clone(),
+        secret,
+        public_url,
+        local,
+        rate,
+        metrics: observe::metrics_handle(),
+        draining: AtomicBool::new(false),
+    }))
+}
+
+fn token_rules(config: &Config, clock: &Arc<dyn Clock>, tasks: &TaskTracker) -> Result<TokenRules> {
+    let jwks = match &config.auth.jwks_url {
+        Some(url) => Some(Jwks::new(url, upstream::http::client()?, Arc::clone(clock), tasks.clone())?),
+        None => None,
+    };
+    Ok(TokenRules {
+        hs256: config.auth.jwt_secret.clone(),
+        jwks,
+        audience: config.auth.audience.clone(),
+        issuer: config.auth.issuer.clone(),
+        default_org: config.auth.default_org.clone(),
+    })
+}
+
+/// Reads a file that only this user may read, or makes it; the second of two makers reads the first one's.
+fn kept_file(path: &Path, make: impl FnOnce() -> Result<String>) -> Result<(String, bool)> {
+    if let Ok(text) = fs::read_to_string(path) {
+        return Ok((text.trim().to_owned(), false));
+    }
+    let named = || format!("THREADKEEP_DATA: {} cannot be made", path.display());
+    if let Some(folder) = path.parent() {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).with_context(named)?;
+    }
+    // Whole or not at all: a crash between the two leaves a file under another name.
+    let text = make()?;
+    let draft = path.with_extension(format!("{}.new", std::process::id()));
+    let mut file = fs::File::options()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&draft)
+        .with_context(named)?;
+    file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).with_context(named)?;
+    fs::rename(&draft, path).with_context(named)?;
+    Ok((text, true))
+}
+
+fn kept_secret(data: &Path) -> Result<Secret> {
+    let make = || {
+        let mut random = [0; 32];
+        getrandom::fill(&mut random).map_err(|error| anyhow::anyhow!("no randomness: {error}"))?;
+        Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
+    };
+    kept_file(&data.join("secret.key"), make).map(|(text, _)| Secret::new(text))
+}
+
+/// The local workspace, and `local.key`: an admin key of it that is known to the store.
+async fn prepare_local(config: &Config, store: &dyn Store, clock: &dyn Clock) -> Result<()> {
+    let known = store.list_memberships(LOCAL_USER, None, None, 1).await?;
+    let workspace = match known.into_iter().next() {
+        Some(membership) => membership.workspace,
+        None => make_local_workspace(store, clock).await?,
+    };
+    let path = config.data.join("local.key");
+    let make = || {
+        make_key(workspace.id)
+            .map(|(text, _)| text.expose().to_owned())
+            .map_err(|p| anyhow::anyhow!(p.detail))
+    };
+    let (text, _) = kept_file(&path, make)?;
+    let found = match read_key(&text) {
+        Some((named, hash)) => store.find_key(named, hash).await?.is_some(),
+        None => {
+            anyhow::bail!("{} does not hold an API key; remove the file to get a new one", path.display())
+        }
+    };
+    if found {
+        return Ok(());
+    }
+    // Another database, or a start that ended between file and row: the file's key is made good, or replaced.
+    let text = match read_key(&text) {
+        Some((named, _)) if named == workspace.id => text,
+        _ => {
+            fs::remove_file(&path)?;
+            kept_file(&path, make)?.0
+        }
+    };
+    let (_, hash) = read_key(&text).context("a new key can be read")?;
+    let key = ApiKey {
+        id: clock.new_id(),
+        name: "local.key".into(),
+        role: Role::Admin,
+        created_by: LOCAL_USER.into(),
+        created_at: clock.now(),
+    };
+    Ok(store.create_key(&local_scope(&workspace), &key, hash).await?)
+}
+
+fn local_scope(workspace: &Workspace) -> Scope {
+    Scope {
+        workspace: workspace.id,
+        org: workspace.org.clone(),
+        user: LOCAL_USER.into(),
+        role: Role::Admin,
+        key: None,
+        administers: true,
+    }
+}
+
+async fn make_local_workspace(store: &dyn Store, clock: &dyn Clock) -> Result<Workspace> {
+    let workspace = Workspace {
+        id: clock.new_id(),
+        org: LOCAL_ORG.into(),
+        name: "Local".into(),
+        default_visibility: Visibility::Private,
+        created_at: clock.now(),
+    };
+    store.create_workspace(&local_scope(&workspace), &workspace).await?;
+    Ok(workspace)
+}

@@ -1,0 +1,20 @@
+//! `threadkeep completions SHELL`: what a shell needs to complete our command lines.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Arg, ArgMatches, Command, value_parser};
+use clap_complete::{Shell, generate};
+
+pub(super) fn command() -> Command {
+    Command::new("completions")
+        .about("Print a completion script")
+        .arg(Arg::new("shell").required(true).value_parser(value_parser!(Shell)))
+}
+
+pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode> {
+    if let Some(shell) = matches.get_one::<Shell>("shell") {
+        generate(*shell, &mut super::command(), "threadkeep", &mut std::io::stdout());
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,148 @@
+//! `threadkeep keys`: API keys by the store itself, so that the first one needs no other.
+
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use domain::scope::{Role, Scope};
+use domain::time::{Clock, SystemClock, rfc3339};
+use domain::workspace::ApiKey;
+use serde_json::json;
+use store::Store;
+use uuid::Uuid;
+
+use super::{open_beside, say};
+use crate::boot::LOCAL_USER;
+use crate::config::{Config, flags};
+use crate::routes::api_keys::make_key;
+
+pub(super) fn command() -> Command {
+    let workspace = || {
+        Arg::new("workspace")
+            .long("workspace")
+            .value_parser(value_parser!(Uuid))
+            .help("The workspace's id; may be left out when the user is in one only")
+    };
+    let user = || {
+        Arg::new("user").long("user").value_name("USER").help(
+            "The member who makes the key, and as whom member and admin keys act [default: the local user]",
+        )
+    };
+    let json = || Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print JSON");
+    let common = |command: Command| flags(command.args([workspace(), user(), json()]));
+    Command::new("keys").about("Make, list and remove API keys").subcommand_required(true).subcommands([
+        common(Command::new("create").about("Make a key and print it, once"))
+            .arg(Arg::new("name").long("name").required(true).help("What the key is for"))
+            .arg(Arg::new("role").long("role").required(true).value_parser(["member", "admin", "service"])),
+        common(Command::new("list").about("List a workspace's keys")),
+        common(Command::new("remove").about("Remove a key, which stops working at once"))
+            .arg(Arg::new("id").required(true).value_parser(value_parser!(Uuid))),
+    ])
+}
+
+pub(super) async fn run(config: Config, matches: ArgMatches) -> Result<ExitCode> {
+    let Some((action, sub)) = matches.subcommand() else { bail!("keys needs create, list or remove") };
+    let store = open_beside(&config).await?;
+    let scope = scope(&config, &*store, sub).await?;
+    let json = sub.get_flag("json");
+    match action {
+        "create" => create(&*store, &scope, sub, json).await?,
+        "list" => list(&*store, &scope, json).await?,
+        _ => remove(&*store, &scope, sub, json).await?,
+    }
+    store.close().await;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Whoever can open the store may do anything; still a key is made for a member of a workspace.
+async fn scope(config: &Config, store: &dyn Store, matches: &ArgMatches) -> Result<Scope> {
+    let user = match matches.get_one::<String>("user") {
+        Some(user) => user.clone(),
+        None if config.is_local() => LOCAL_USER.into(),
+        None => bail!("--user is needed: the member who makes the key"),
+    };
+    let named = matches.get_one::<Uuid>("workspace").copied();
+    let mut found = store.list_memberships(&user, named, None, 2).await?;
+    let membership = match (found.len(), named) {
+        (1, _) => found.remove(0),
+        (0, Some(id)) => bail!("{user} is not a member of workspace {id}"),
+        (0, None) if config.is_local() => bail!("there is no local workspace yet; start the server once"),
+        (0, None) => bail!("{user} is in no workspace"),
+        _ => bail!("{user} is in several workspaces; name one with --workspace"),
+    };
+    Ok(Scope {
+        workspace: membership.workspace.id,
+        org: membership.workspace.org,
+        user,
+        role: Role::Admin,
+        key: None,
+        administers: true,
+    })
+}
+
+async fn create(store: &dyn Store, scope: &Scope, matches: &ArgMatches, json: bool) -> Result<()> {
+    let role =
+        matches.get_one::<String>("role").and_then(|role| Role::parse(role)).context("--role is needed")?;
+    let name = matches.get_one::<String>("name").cloned().unwrap_or_default();
+    if name.trim().is_empty() || name.chars().count() > 255 || name.chars().any(char::is_control) {
+        bail!("--name must be 1 to 255 characters, without control characters");
+    }
+    let key = ApiKey {
+        id: SystemClock.new_id(),
+        name,
+        role,
+        created_by: scope.user.clone(),
+        created_at: SystemClock.now(),
+    };
+    let (text, hash) = make_key(scope.workspace).map_err(|problem| anyhow::anyhow!(problem.detail))?;
+    store.create_key(scope, &key, hash).await?;
+    say(&if json {
+        let mut shown = shape(&key, scope);
+        shown["key"] = text.expose().into();
+        shown.to_string()
+    } else {
+        text.expose().to_owned()
+    });
+    Ok(())
+}
+
+fn shape(key: &ApiKey, scope: &Scope) -> serde_json::Value {
+    json!({
+        "id": key.id, "name": key.name, "role": key.role, "workspace": scope.workspace,
+        "created_by": key.created_by, "created_at": rfc3339(key.created_at),
+    })
+}
+
+async fn list(store: &dyn Store, scope: &Scope, json: bool) -> Result<()> {
+    let mut after = None;
+    loop {
+        let page = store.list_keys(scope, after, 100).await?;
+        for key in &page {
+            say(&if json {
+                shape(key, scope).to_string()
+            } else {
+                format!(
+                    "{}  {:<7}  {}  {}",
+                    key.id,
+                    key.role.as_str(),
+                    rfc3339(key.created_at),
+                    key.name.escape_debug()
+                )
+            });
+        }
+        match page.last() {
+            Some(last) => after = Some(last.id),
+            None => return Ok(()),
+        }
+    }
+}
+
+async fn remove(store: &dyn Store, scope: &Scope, matches: &ArgMatches, json: bool) -> Result<()> {
+    let id = matches.get_one::<Uuid>("id").copied().context("the key's id is needed")?;
+    match store.remove_key(scope, id, SystemClock.now()).await {
+        Err(store::StoreError::NotFound) => bail!("there is no key {id} in workspace {}", scope.workspace),
+        removed => removed?,
+    }
+    say(&if json { json!({ "removed": id }).to_string() } else { format!("Key {id} was removed.") });
+    Ok(())
+}

@@ -1,0 +1,87 @@
+//! The subcommands. Each file is one of them: its arguments and what it does with them.
+
+mod completions;
+mod config;
+mod doctor;
+mod keys;
+mod migrate;
+mod serve;
+
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{ArgMatches, Command};
+
+use crate::config::{Config, load};
+
+pub fn command() -> Command {
+    Command::new("threadkeep")
+        .about("A conversation server for AI assistants")
+        .version(env!("CARGO_PKG_VERSION"))
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommands([
+            serve::command(),
+            config::command(),
+            keys::command(),
+            migrate::command(),
+            doctor::command(),
+            completions::command(),
+        ])
+}
+
+type Env = Vec<(OsString, OsString)>;
+
+/// Runs one command line. Whatever goes wrong is one sentence on standard error and exit code 1
+/// (2 for arguments that make no sense).
+pub fn main(
+    args: impl IntoIterator<Item = OsString>,
+    env: impl Iterator<Item = (OsString, OsString)>,
+) -> ExitCode {
+    let matches = match command().try_get_matches_from(args) {
+        Ok(matches) => matches,
+        Err(error) => {
+            let _ = error.print();
+            return ExitCode::from(error.exit_code() as u8);
+        }
+    };
+    match dispatch(&matches, env.collect()) {
+        Ok(code) => code,
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "threadkeep: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dispatch(matches: &ArgMatches, env: Env) -> Result<ExitCode> {
+    let Some((name, sub)) = matches.subcommand() else { return Ok(ExitCode::FAILURE) };
+    if name == "completions" {
+        return completions::run(sub);
+    }
+    let config = load(sub, env.into_iter())?;
+    match name {
+        "config" => config::run(&config, sub),
+        "serve" => block_on(serve::run(config)),
+        "keys" => block_on(keys::run(config, sub.clone())),
+        "migrate" => block_on(migrate::run(config)),
+        _ => block_on(doctor::run(config, sub.clone())),
+    }
+}
+
+fn block_on(work: impl Future<Output = Result<ExitCode>>) -> Result<ExitCode> {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(work)
+}
+
+/// One line on standard output. A reader that went away is no reason to fail.
+fn say(line: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+}
+
+/// Opens the configured store beside a server that may be running.
+async fn open_beside(config: &Config) -> Result<std::sync::Arc<dyn store::Store>> {
+    crate::boot::open_store(config, store::sqlite::Use::Command).await
+}

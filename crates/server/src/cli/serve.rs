@@ -1,0 +1,69 @@
+//! `threadkeep serve`: the server, until it is told to stop.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::fs::DirBuilderExt;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use clap::Command;
+use domain::time::SystemClock;
+use store::sqlite::Use;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::say;
+use crate::config::{Blobs, Config, flags};
+use crate::{Server, boot, observe};
+
+pub(super) fn command() -> Command {
+    flags(Command::new("serve").about("Start the server").long_about(
+        "Start the server. Without any setting: SQLite and files in ./threadkeep-data, on http://127.0.0.1:8080, \
+         for this machine's user alone.",
+    ))
+}
+
+pub(super) async fn run(config: Config) -> Result<ExitCode> {
+    observe::start_logging(config.log_format);
+    check_blobs(&config.blobs)?;
+    let store = boot::open_store(&config, Use::Serve).await?;
+    let listener = TcpListener::bind(config.listen)
+        .await
+        .with_context(|| format!("THREADKEEP_LISTEN: cannot listen on {}", config.listen))?;
+    let server = Server::prepare(&config, store, Arc::new(SystemClock), listener).await?;
+    say(&format!("Threadkeep {} is ready: {}", env!("CARGO_PKG_VERSION"), server.address()));
+    server.run(stop_signal()?).await;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Files of the embedded default must have a folder that can be written.
+fn check_blobs(blobs: &Blobs) -> Result<()> {
+    let Blobs::Folder(folder) = blobs else { return Ok(()) };
+    let named = || format!("THREADKEEP_BLOB_URL: the folder {} cannot be used", folder.display());
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).with_context(named)?;
+    let probe = folder.join(".probe");
+    match fs::write(&probe, b"").and_then(|()| fs::remove_file(&probe)) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error).with_context(named),
+        _ => Ok(()),
+    }
+}
+
+/// Resolves at the first SIGINT or SIGTERM; the second one ends the process at once.
+fn stop_signal() -> Result<impl Future<Output = ()>> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    Ok(async move {
+        tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} }
+        tracing::info!("draining");
+        let force = async move {
+            tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} }
+            std::process::exit(1);
+        };
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "it waits for the second signal, and ends with the process"
+        )]
+        tokio::spawn(force);
+    })
+}

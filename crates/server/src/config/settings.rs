@@ -1,0 +1,208 @@
+//! The table of settings. A row gives a setting its TOML key, its environment variable, its kind and its
+//! place in `Config`; flags, reading, printing and the example file all follow from the rows.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Arg, Command};
+use domain::limits::Limits;
+use domain::secret::Secret;
+
+use super::numbers::NUMBERS;
+use super::{Blobs, Config, Database, LogFormat};
+
+#[derive(Debug)]
+pub(super) struct Setting {
+    /// The TOML key; with dashes, the flag.
+    pub(super) key: &'static str,
+    pub(super) env: &'static str,
+    pub(super) kind: Kind,
+    /// What holds when it is not set, where the default is not a plain value.
+    pub(super) otherwise: &'static str,
+    pub(super) help: &'static str,
+    pub(super) group: &'static str,
+}
+
+/// Where a value of type `T` lives in the configuration.
+pub(super) type Place<T> = fn(&mut Config) -> &mut T;
+
+#[derive(Debug)]
+pub(super) enum Kind {
+    Text(Place<Option<String>>),
+    Path(Place<PathBuf>),
+    Address(Place<SocketAddr>),
+    /// An address that is used as it is.
+    Url(Place<Option<String>>),
+    /// An address that paths are put behind: no query, no trailing slash.
+    BaseUrl(Place<Option<String>>),
+    Database(Place<Database>),
+    Blobs(Place<Blobs>),
+    Secret {
+        min_bytes: usize,
+        place: Place<Option<Secret>>,
+    },
+    List {
+        of: &'static [&'static str],
+        place: Place<Vec<String>>,
+    },
+    LogFormat(Place<LogFormat>),
+    Number {
+        unit: Unit,
+        min: u64,
+        place: fn(&mut Limits) -> &mut u64,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unit {
+    Count,
+    Seconds,
+    Bytes,
+}
+
+const UPLOAD_FAMILIES: &[&str] = &["image", "pdf", "text", "office", "audio", "video", "archive"];
+
+const SERVER: &str = "Server";
+const STORAGE: &str = "Storage";
+const SIGN_IN: &str = "Sign-in";
+const SANDBOX: &str = "Sandbox";
+const MODELS: &str = "Models and tools";
+
+static SETTINGS: &[Setting] = &[
+    row(SERVER, "data", "THREADKEEP_DATA", Kind::Path(|c| &mut c.data))
+        .help("Folder for everything the embedded default keeps"),
+    row(SERVER, "listen", "THREADKEEP_LISTEN", Kind::Address(|c| &mut c.listen))
+        .help("Address to listen on; loopback only in local mode"),
+    row(SERVER, "public_url", "THREADKEEP_PUBLIC_URL", Kind::BaseUrl(|c| &mut c.public_url))
+        .help("Base of every URL handed out")
+        .otherwise("derived from the address"),
+    row(SERVER, "secret", "THREADKEEP_SECRET", secret(32, |c| &mut c.secret))
+        .help("Key for signed URLs and cookies, at least 32 bytes; must be set outside local mode")
+        .otherwise("made once and kept in the data folder"),
+    row(SERVER, "log_format", "LOG_FORMAT", Kind::LogFormat(|c| &mut c.log_format))
+        .help("How logs are written: text or json"),
+    row(STORAGE, "database_url", "DATABASE_URL", Kind::Database(|c| &mut c.database))
+        .help("sqlite:PATH or postgres://USER:PASSWORD@HOST/NAME")
+        .otherwise("SQLite in the data folder"),
+    row(STORAGE, "blob_url", "THREADKEEP_BLOB_URL", Kind::Blobs(|c| &mut c.blobs))
+        .help("file:///PATH or s3://BUCKET/PREFIX, the latter with the usual AWS_* variables")
+        .otherwise("files in the data folder"),
+    row(
+        STORAGE,
+        "upload_types",
+        "THREADKEEP_UPLOAD_TYPES",
+        Kind::List { of: UPLOAD_FAMILIES, place: |c| &mut c.upload_types },
+    )
+    .help("Families of files that may be uploaded: image, pdf, text, office, audio, video, archive")
+    .otherwise("any type"),
+    row(SIGN_IN, "jwt_secret", "THREADKEEP_JWT_SECRET", secret(32, |c| &mut c.auth.jwt_secret))
+        .help("Verifies user tokens signed with HS256, at least 32 bytes")
+        .otherwise("none: local mode, unless a key set is named"),
+    row(SIGN_IN, "jwks_url", "THREADKEEP_JWKS_URL", Kind::Url(|c| &mut c.auth.jwks_url))
+        .help("Key set that verifies user tokens signed with RS256, ES256 or EdDSA")
+        .otherwise("none: local mode, unless a JWT secret is set"),
+    row(SIGN_IN, "jwt_audience", "THREADKEEP_JWT_AUDIENCE", Kind::Text(|c| &mut c.auth.audience))
+        .help("What a user token must name as its audience")
+        .otherwise("not checked"),
+    row(SIGN_IN, "jwt_issuer", "THREADKEEP_JWT_ISSUER", Kind::Text(|c| &mut c.auth.issuer))
+        .help("What a user token must name as its issuer")
+        .otherwise("not checked"),
+    row(SIGN_IN, "default_org", "THREADKEEP_DEFAULT_ORG", Kind::Text(|c| &mut c.auth.default_org))
+        .help("Org of a user token that names none")
+        .otherwise("a token must name its org"),
+    row(SANDBOX, "sandbox_url", "SANDBOX_URL", Kind::BaseUrl(|c| &mut c.sandbox.url))
+        .help("A remote sandbox service")
+        .otherwise("the built-in sandbox"),
+    row(SANDBOX, "sandbox_token", "SANDBOX_TOKEN", secret(1, |c| &mut c.sandbox.token))
+        .help("Bearer token for the remote sandbox service")
+        .otherwise("none"),
+    row(MODELS, "openai_api_key", "OPENAI_API_KEY", secret(1, |c| &mut c.openai.api_key))
+        .help("Key for OpenAI or a server that speaks its protocol")
+        .otherwise("none: the built-in demo model"),
+    row(MODELS, "openai_base_url", "OPENAI_BASE_URL", Kind::BaseUrl(|c| &mut c.openai.base_url))
+        .help("Where that server is, with /v1")
+        .otherwise("OpenAI's own"),
+    row(MODELS, "anthropic_api_key", "ANTHROPIC_API_KEY", secret(1, |c| &mut c.anthropic.api_key))
+        .help("Key for Anthropic")
+        .otherwise("none: the built-in demo model"),
+    row(MODELS, "anthropic_base_url", "ANTHROPIC_BASE_URL", Kind::BaseUrl(|c| &mut c.anthropic.base_url))
+        .help("Where Anthropic's API is, without /v1")
+        .otherwise("Anthropic's own"),
+    row(MODELS, "composio_api_key", "COMPOSIO_API_KEY", secret(1, |c| &mut c.composio.api_key))
+        .help("Key for external tools through Composio")
+        .otherwise("none: no such tools"),
+    row(MODELS, "composio_base_url", "COMPOSIO_BASE_URL", Kind::BaseUrl(|c| &mut c.composio.base_url))
+        .help("Where Composio's API is")
+        .otherwise("Composio's own"),
+];
+
+pub(super) fn all() -> impl Iterator<Item = &'static Setting> {
+    SETTINGS.iter().chain(NUMBERS)
+}
+
+/// Adds `--config` and every setting to a command. The many numbers show in `--help`, not in `-h`.
+pub fn flags(command: Command) -> Command {
+    let file = Arg::new("config")
+        .long("config")
+        .value_name("FILE")
+        .help("TOML file to read settings from [env: THREADKEEP_CONFIG]")
+        .help_heading(SERVER);
+    command.arg(file).args(all().map(|setting| {
+        Arg::new(setting.key)
+            .long(setting.flag())
+            .value_name(setting.kind.placeholder())
+            .help(format!("{} [env: {}]", setting.help, setting.env))
+            .help_heading(setting.group)
+            .hide_short_help(matches!(setting.kind, Kind::Number { .. }))
+    }))
+}
+
+pub(super) const fn row(group: &'static str, key: &'static str, env: &'static str, kind: Kind) -> Setting {
+    Setting { key, env, kind, otherwise: "", help: "", group }
+}
+
+const fn secret(min_bytes: usize, place: Place<Option<Secret>>) -> Kind {
+    Kind::Secret { min_bytes, place }
+}
+
+impl Setting {
+    pub(super) const fn help(self, help: &'static str) -> Self {
+        Self { help, ..self }
+    }
+
+    pub(super) const fn otherwise(self, otherwise: &'static str) -> Self {
+        Self { otherwise, ..self }
+    }
+
+    /// The long flag, without its two dashes.
+    pub(super) fn flag(&self) -> String {
+        self.key.replace('_', "-")
+    }
+
+    /// The variable that names a file holding the value: secrets have one.
+    pub(super) fn env_file(&self) -> Option<String> {
+        self.is_secret().then(|| format!("{}_FILE", self.env))
+    }
+
+    /// Its text must not be repeated in an error.
+    pub(super) fn is_secret(&self) -> bool {
+        matches!(self.kind, Kind::Secret { .. } | Kind::Database(_))
+    }
+}
+
+impl Kind {
+    fn placeholder(&self) -> &'static str {
+        match self {
+            Self::Text(_) => "TEXT",
+            Self::Path(_) => "FOLDER",
+            Self::Address(_) => "HOST:PORT",
+            Self::Url(_) | Self::BaseUrl(_) | Self::Database(_) | Self::Blobs(_) => "URL",
+            Self::Secret { .. } => "SECRET",
+            Self::List { .. } => "LIST",
+            Self::LogFormat(_) => "FORMAT",
+            Self::Number { unit: Unit::Count, .. } => "NUMBER",
+            Self::Number { unit: Unit::Seconds, .. } => "SECONDS",
+            Self::Number { unit: Unit::Bytes, .. } => "BYTES",
+        }
+    }
+}

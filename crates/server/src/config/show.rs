@@ -1,0 +1,71 @@
+//! The effective configuration for people and for scripts, with every secret masked.
+
+use std::fmt::Write;
+
+use serde_json::json;
+
+use super::settings::{Kind, Setting, Unit, all};
+use super::value::{MASK, bytes_text};
+use super::{Config, McpServer};
+
+impl Config {
+    /// `key = value  # from flag|env|file|default`, one line for each setting.
+    pub fn to_toml(&self) -> String {
+        let mut copy = self.clone();
+        let mut out = String::new();
+        for setting in all() {
+            let from = self.source(setting.key).as_str();
+            let _ = match setting.toml(&mut copy) {
+                Some(value) => writeln!(out, "{} = {value}  # from {from}", setting.key),
+                None => writeln!(out, "# {} is not set: {}", setting.key, setting.otherwise),
+            };
+        }
+        for (name, server) in &self.mcp {
+            let _ = match server {
+                McpServer::Http { .. } => write!(out, "\n[mcp.{name}]  # from file\nurl = \"{MASK}\"\n"),
+                McpServer::Stdio { command, args } => {
+                    let command = toml::Value::from(command.as_str());
+                    let args = toml::Value::from(vec![MASK; args.len()]);
+                    write!(out, "\n[mcp.{name}]  # from file\ncommand = {command}\nargs = {args}\n")
+                }
+            };
+        }
+        out
+    }
+
+    /// `{ key: { value, from } }`, with `null` for what is not set, and `mcp: { name: server }`.
+    pub fn to_json(&self) -> serde_json::Value {
+        let mut copy = self.clone();
+        let mut out = serde_json::Map::new();
+        for setting in all() {
+            let entry =
+                json!({ "value": setting.shown(&mut copy), "from": self.source(setting.key).as_str() });
+            out.insert(setting.key.to_owned(), entry);
+        }
+        let servers = self.mcp.iter().map(|(name, server)| {
+            let server = match server {
+                McpServer::Http { .. } => json!({ "url": MASK }),
+                McpServer::Stdio { command, args } => {
+                    json!({ "command": command, "args": vec![MASK; args.len()] })
+                }
+            };
+            (name.clone(), server)
+        });
+        out.insert("mcp".to_owned(), servers.collect());
+        out.into()
+    }
+}
+
+impl Setting {
+    /// The value as it is written in TOML; bytes as people read them.
+    pub(super) fn toml(&self, config: &mut Config) -> Option<String> {
+        if let Kind::Number { unit: Unit::Bytes, place, .. } = &self.kind {
+            return Some(format!("\"{}\"", bytes_text(*place(&mut config.limits))));
+        }
+        self.shown(config).map(|value| value.to_string())
+    }
+}
+
+#[cfg(test)]
+#[path = "show_tests.rs"]
+mod tests;

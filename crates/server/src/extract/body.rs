@@ -1,0 +1,96 @@
+//! Request bodies: read once, bounded in size and time, and strict JSON throughout.
+
+use std::time::Duration;
+
+use axum::extract::{FromRequest, Request};
+use axum::http::{StatusCode, header};
+use bytes::Bytes;
+use http_body_util::{BodyExt, Limited};
+use serde::de::DeserializeOwned;
+
+use crate::jsonapi::error::Source;
+use crate::problem::Problem;
+use crate::state::AppState;
+
+/// A JSON body has to arrive within this; uploads have their own rules.
+const READ_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The bytes of a body of at most `MAX_BODY_BYTES`.
+pub struct Body(pub Bytes);
+
+impl FromRequest<AppState> for Body {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, app: &AppState) -> Result<Self, Problem> {
+        let limit = app.limits.max_body_bytes as usize;
+        let reading = Limited::new(request.into_body(), limit).collect();
+        match tokio::time::timeout(READ_TIMEOUT, reading).await {
+            Ok(Ok(body)) => Ok(Self(body.to_bytes())),
+            Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => Err(too_large(limit)),
+            Ok(Err(_)) => Err(Problem::malformed_document("", "The request body broke off.")),
+            Err(_) => Err(Problem::new(
+                StatusCode::REQUEST_TIMEOUT,
+                "request_timeout",
+                "Request time-out",
+                format!("The request body did not arrive within {} seconds.", READ_TIMEOUT.as_secs()),
+            )),
+        }
+    }
+}
+
+fn too_large(limit: usize) -> Problem {
+    Problem::new(
+        StatusCode::PAYLOAD_TOO_LARGE,
+        "body_too_large",
+        "The request body is too large",
+        format!("The request body is over {limit} bytes."),
+    )
+    .with("limit", limit)
+}
+
+/// A typed JSON body of a plain route; any JSON media type will do.
+pub struct JsonBody<T>(pub T);
+
+impl<T: DeserializeOwned> FromRequest<AppState> for JsonBody<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, app: &AppState) -> Result<Self, Problem> {
+        let kind = request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        if !kind.is_some_and(is_json) {
+            return Err(Problem::new(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "unsupported_media_type",
+                "Unsupported media type",
+                "Send the body as application/json.",
+            )
+            .at(Source::header("Content-Type")));
+        }
+        let Body(bytes) = Body::from_request(request, app).await?;
+        parse(&bytes).map(Self)
+    }
+}
+
+fn is_json(kind: &str) -> bool {
+    let essence = kind.split(';').next().unwrap_or("").trim().to_ascii_lowercase();
+    essence == "application/json" || (essence.starts_with("application/") && essence.ends_with("+json"))
+}
+
+/// Strict JSON into `T`; the error names the member or the place.
+pub fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    domain::json::check(bytes).map_err(|fault| {
+        Problem::malformed_document(&fault.pointer, format!("The body is refused: {fault}."))
+    })?;
+    serde_json::from_slice(bytes).map_err(|error| {
+        let status = StatusCode::UNPROCESSABLE_ENTITY;
+        let text = error.to_string();
+        if text.starts_with("unknown field") {
+            return Problem::new(
+                StatusCode::BAD_REQUEST,
+                "unknown_field",
+                "Unknown field",
+                format!("{text}."),
+            );
+        }
+        Problem::new(status, "invalid_value", "Invalid value", format!("The body does not fit: {text}."))
+    })
+}

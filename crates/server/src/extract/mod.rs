@@ -1,0 +1,9 @@
+//! What a handler is given: who calls, for which workspace, and a checked body.
+
+pub mod body;
+pub mod caller;
+pub mod paging;
+
+pub use body::{Body, JsonBody};
+pub use caller::{Caller, Named};
+pub use paging::Paging;

@@ -1,0 +1,94 @@
+//! Every request gets an id, a line in the log and its place in the metrics. Query strings and bodies are
+//! never logged: they hold what people wrote.
+
+use std::io::IsTerminal as _;
+use std::sync::OnceLock;
+use std::time::Instant;
+
+use axum::extract::{MatchedPath, Request};
+use axum::http::{HeaderName, HeaderValue, header};
+use axum::middleware::Next;
+use axum::response::Response;
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use tracing::Instrument;
+
+use crate::config::LogFormat;
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+pub async fn observe(mut request: Request, next: Next) -> Response {
+    let id = request_id(&request);
+    request.headers_mut().insert(REQUEST_ID, id.clone());
+    let method = request.method().clone();
+    // The route, not the path: a label for each id would grow without end.
+    let route = request.extensions().get::<MatchedPath>().map_or("none", MatchedPath::as_str).to_owned();
+    let span = tracing::info_span!("request", id = id.to_str().unwrap_or(""), %method, route);
+    let started = Instant::now();
+
+    let mut response = next.run(request).instrument(span.clone()).await;
+
+    let (status, took) = (response.status().as_u16(), started.elapsed());
+    span.in_scope(|| tracing::info!(status, ms = took.as_secs_f64() * 1000.0, "answered"));
+    let labels = [("method", method.to_string()), ("route", route), ("status", status.to_string())];
+    metrics::counter!("threadkeep_http_requests_total", &labels).increment(1);
+    metrics::histogram!("threadkeep_http_request_duration_seconds", &labels[..2]).record(took);
+
+    let headers = response.headers_mut();
+    headers.insert(REQUEST_ID, id);
+    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}
+
+/// The client's own id, if it is short and plain; otherwise a new one.
+fn request_id(request: &Request) -> HeaderValue {
+    let plain = |value: &&HeaderValue| {
+        (1..=128).contains(&value.len())
+            && value.as_bytes().iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_.:".contains(byte))
+    };
+    request.headers().get(REQUEST_ID).filter(plain).cloned().unwrap_or_else(|| {
+        let mut random = [0; 16];
+        // Without randomness the id repeats, which costs a log search and nothing else.
+        let _ = getrandom::fill(&mut random);
+        let text: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+        HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("none"))
+    })
+}
+
+/// Logs to standard error; `RUST_LOG` chooses what. Called once by the binary.
+pub fn start_logging(format: LogFormat) {
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env()
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn,server=info,store=info,upstream=info"));
+    let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let builder =
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours);
+    match format {
+        LogFormat::Json => builder.json().with_current_span(true).with_span_list(false).init(),
+        LogFormat::Text => builder.init(),
+    }
+}
+
+/// The process's metrics; the first call installs their recorder.
+pub fn metrics_handle() -> PrometheusHandle {
+    static HANDLE: OnceLock<PrometheusHandle> = OnceLock::new();
+    HANDLE
+        .get_or_init(|| {
+            let buckets = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+            let builder = PrometheusBuilder::new();
+            let builder = builder
+                .set_buckets_for_metric(Matcher::Suffix("_seconds".into()), &buckets)
+                .unwrap_or_else(|_| PrometheusBuilder::new());
+            let recorder = builder.build_recorder();
+            let handle = recorder.handle();
+            if metrics::set_global_recorder(recorder).is_err() {
+                tracing::warn!("another metrics recorder is installed; /metrics stays empty");
+            }
+            metrics::describe_counter!("threadkeep_http_requests_total", "Requests answered.");
+            metrics::describe_histogram!(
+                "threadkeep_http_request_duration_seconds",
+                "Time to the response's head."
+            );
+            handle
+        })
+        .clone()
+}

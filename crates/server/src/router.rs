@@ -1,0 +1,79 @@
+//! Every route in one list. The list is also what the OpenAPI document and the tests of who may do what are
+//! made from.
+
+use axum::middleware::{from_fn, from_fn_with_state};
+use axum::{Router, response::IntoResponse};
+use tower_http::catch_panic::CatchPanicLayer;
+use utoipa::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::extract::caller::authenticate;
+use crate::problem::{self, Problem};
+use crate::routes::{api_keys, audit, conversations, health, home, members, openapi, session, workspaces};
+use crate::state::AppState;
+use crate::{host, observe};
+
+#[derive(OpenApi)]
+#[openapi(info(
+    title = "Threadkeep",
+    description = "A conversation server for AI assistants. Authenticate with `Authorization: Bearer`, a user's token or an API key.",
+    license(name = "Apache-2.0", identifier = "Apache-2.0")
+))]
+struct Api;
+
+/// Routes that ask for no credential.
+fn open() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new()
+        .routes(routes!(home::home))
+        .routes(routes!(home::login))
+        .routes(routes!(health::healthz))
+        .routes(routes!(health::readyz))
+        .routes(routes!(health::metrics))
+        .routes(routes!(openapi::openapi))
+}
+
+/// Routes for authenticated callers.
+fn guarded() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new()
+        .routes(routes!(session::show, session::create, session::remove))
+        .routes(routes!(workspaces::list, workspaces::create))
+        .routes(routes!(workspaces::show, workspaces::update, workspaces::remove))
+        .routes(routes!(members::list, members::add))
+        .routes(routes!(members::remove))
+        .routes(routes!(api_keys::list, api_keys::create))
+        .routes(routes!(api_keys::remove))
+        .routes(routes!(audit::list))
+        .routes(routes!(conversations::list, conversations::create))
+        .routes(routes!(conversations::retrieve, conversations::update, conversations::delete))
+        .routes(routes!(conversations::restore))
+}
+
+pub fn router(app: &AppState) -> Router {
+    let guarded = guarded().layer(from_fn_with_state(app.clone(), authenticate));
+    let (router, _) = open().merge(guarded).split_for_parts();
+    router
+        .fallback(|| async { Problem::not_found() })
+        .method_not_allowed_fallback(|| async { Problem::method_not_allowed() })
+        .layer(from_fn_with_state(app.clone(), host::guard))
+        .layer(CatchPanicLayer::custom(|_: Box<dyn std::any::Any + Send>| {
+            Problem::internal().into_response()
+        }))
+        .layer(from_fn(problem::as_jsonapi))
+        .layer(from_fn(observe::observe))
+        .with_state(app.clone())
+}
+
+/// The description of every route, and whether it asks for a credential.
+pub fn openapi() -> utoipa::openapi::OpenApi {
+    let (_, open) = open().split_for_parts();
+    let (_, guarded) = guarded().split_for_parts();
+    let mut api = Api::openapi();
+    api.merge(open);
+    api.merge(guarded);
+    api
+}
+
+pub fn openapi_json() -> String {
+    openapi().to_pretty_json().unwrap_or_default()
+}

@@ -1,0 +1,64 @@
+//! The browser's session: a user's token exchanged for a cookie that scripts cannot read.
+
+use axum::extract::State;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use crate::auth::session::{Session, clear_cookie};
+use crate::extract::{Caller, Paging};
+use crate::problem::Problem;
+use crate::state::AppState;
+
+/// Who the caller is.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Whoami {
+    /// The user; for a service key, none.
+    user: Option<String>,
+    org_id: String,
+    /// The API key that was used, if one was.
+    key: Option<Uuid>,
+    /// The one workspace of a key.
+    workspace: Option<Uuid>,
+}
+
+fn whoami(caller: &Caller) -> Result<Whoami, Problem> {
+    if let Some((user, org, _)) = caller.person() {
+        return Ok(Whoami { user: Some(user.into()), org_id: org.into(), key: None, workspace: None });
+    }
+    let grant = caller.key().ok_or_else(Problem::internal)?;
+    let user = (grant.key.role != domain::scope::Role::Service).then(|| grant.key.created_by.clone());
+    Ok(Whoami {
+        user,
+        org_id: grant.workspace.org.clone(),
+        key: Some(grant.key.id),
+        workspace: Some(grant.workspace.id),
+    })
+}
+
+/// Who am I?
+#[utoipa::path(get, path = "/v1/session", tag = "session", responses((status = 200, body = Whoami)))]
+pub async fn show(caller: Caller, _: Paging) -> Result<Response, Problem> {
+    Ok(axum::Json(whoami(&caller)?).into_response())
+}
+
+/// Exchanges a user's token for a cookie that ends when the token does.
+#[utoipa::path(post, path = "/v1/session", tag = "session", responses((status = 201, body = Whoami)))]
+pub async fn create(State(app): State<AppState>, caller: Caller) -> Result<Response, Problem> {
+    let (user, org, expires_at) = caller
+        .person()
+        .ok_or_else(|| Problem::forbidden("A session is a person's: send a user's token, not an API key."))?;
+    let session = Session { user: user.into(), org: org.into(), expires_at };
+    let cookie = session.set_cookie(&app.secret, app.clock.now(), &app.public_url);
+    let cookie = HeaderValue::from_str(&cookie).map_err(|_| Problem::internal())?;
+    Ok((StatusCode::CREATED, [(header::SET_COOKIE, cookie)], axum::Json(whoami(&caller)?)).into_response())
+}
+
+/// Ends the browser's session.
+#[utoipa::path(delete, path = "/v1/session", tag = "session", responses((status = 204, description = "Ended")))]
+pub async fn remove(State(app): State<AppState>, _: Caller) -> Result<Response, Problem> {
+    let cookie = HeaderValue::from_str(&clear_cookie(&app.public_url)).map_err(|_| Problem::internal())?;
+    Ok((StatusCode::NO_CONTENT, [(header::SET_COOKIE, cookie)]).into_response())
+}

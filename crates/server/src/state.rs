@@ -1,0 +1,51 @@
+//! What every request can reach: the store, the clock, the settings, and who this server is.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use domain::conversation::Write;
+use domain::limits::Limits;
+use domain::secret::Secret;
+use domain::time::Clock;
+use store::Store;
+use tokio_util::task::TaskTracker;
+use uuid::Uuid;
+
+use crate::auth::token::TokenRules;
+use crate::limit::RateLimit;
+
+pub struct App {
+    pub store: Arc<dyn Store>,
+    pub clock: Arc<dyn Clock>,
+    pub limits: Limits,
+    pub tokens: TokenRules,
+    /// Signs cookies and URLs.
+    pub secret: Secret,
+    /// The base of every URL handed out, without a slash at the end.
+    pub public_url: String,
+    /// Set in local mode: who the browser becomes, and this start's ticket.
+    pub local: Option<Local>,
+    pub rate: Option<RateLimit>,
+    pub metrics: metrics_exporter_prometheus::PrometheusHandle,
+    /// Work that a shutdown waits for.
+    pub tasks: TaskTracker,
+    pub draining: AtomicBool,
+}
+
+pub struct Local {
+    pub user: String,
+    pub org: String,
+    pub boot_id: Uuid,
+}
+
+pub type AppState = Arc<App>;
+
+impl App {
+    pub fn write(&self) -> Write {
+        Write { now: self.clock.now(), max_tabs: self.limits.max_persisted_tabs as usize }
+    }
+
+    pub fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+}

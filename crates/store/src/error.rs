@@ -1,0 +1,32 @@
+//! What can go wrong in a store, named for what the caller can do about it.
+
+use domain::conversation::PatchFault;
+
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Absent, or not the caller's to see: the two are one answer.
+    #[error("not found")]
+    NotFound,
+    /// Something with that name or id is already there.
+    #[error("{0} is taken")]
+    Taken(&'static str),
+    /// The change would leave something that must not be; the text says what to do first.
+    #[error("{detail}")]
+    Conflict { code: &'static str, detail: &'static str },
+    /// The caller may see it but not do this to it.
+    #[error("{0}")]
+    Denied(&'static str),
+    /// A conversation's change was refused.
+    #[error("the change was refused: {0:?}")]
+    Refused(PatchFault),
+    /// The database cannot take work right now: full disk, no connection, shutting down.
+    #[error("the store is unavailable: {0}")]
+    Unavailable(String),
+    /// The schema was made by a newer Threadkeep.
+    #[error("the database has schema version {found}, this Threadkeep knows up to {known}: use a newer binary")]
+    NewerSchema { found: i32, known: i32 },
+    #[error("store: {0}")]
+    Internal(String),
+}
+
+pub type Result<T, E = StoreError> = std::result::Result<T, E>;

@@ -1,0 +1,11 @@
+//! Rows and bytes. `Store` is the contract; `sqlite` and `postgres` keep it.
+
+mod error;
+mod list;
+pub mod postgres;
+mod search;
+pub mod sqlite;
+mod store;
+
+pub use error::{Result, StoreError};
+pub use store::{Store, Thread};

@@ -1,0 +1,60 @@
+//! PostgreSQL's errors in the store's words. Row values, which PostgreSQL puts into DETAIL, stay out.
+
+use std::error::Error as _;
+
+use deadpool_postgres::{HookError, PoolError, TimeoutType};
+use tokio_postgres::error::SqlState;
+
+use crate::error::StoreError;
+
+impl From<tokio_postgres::Error> for StoreError {
+    fn from(error: tokio_postgres::Error) -> Self {
+        let text = describe(&error);
+        if is_unavailable(&error) || is_contention(&error) {
+            Self::Unavailable(text)
+        } else {
+            Self::Internal(text)
+        }
+    }
+}
+
+/// What the server said, or what became of the connection.
+pub(super) fn describe(error: &tokio_postgres::Error) -> String {
+    match (error.as_db_error(), error.source()) {
+        (Some(db), _) => format!("PostgreSQL: {} ({})", db.message(), db.code().code()),
+        (None, Some(source)) => format!("PostgreSQL: {error}: {source}"),
+        (None, None) => format!("PostgreSQL: {error}"),
+    }
+}
+
+fn is_unavailable(error: &tokio_postgres::Error) -> bool {
+    match error.code() {
+        // Connection trouble, out of disk, memory or connections, shutting down or starting, read-only.
+        Some(code) => {
+            ["08", "53", "57P", "25006", "58"].iter().any(|class| code.code().starts_with(class))
+        }
+        None => error.is_closed() || error.source().is_some_and(|source| source.is::<std::io::Error>()),
+    }
+}
+
+/// Another transaction was in the way; trying again can succeed.
+pub(super) fn is_contention(error: &tokio_postgres::Error) -> bool {
+    matches!(error.code(), Some(&SqlState::T_R_SERIALIZATION_FAILURE | &SqlState::T_R_DEADLOCK_DETECTED))
+}
+
+pub(super) fn is_unique_violation(error: &tokio_postgres::Error) -> bool {
+    error.code() == Some(&SqlState::UNIQUE_VIOLATION)
+}
+
+pub(super) fn pool_error(error: PoolError) -> StoreError {
+    match error {
+        PoolError::Backend(error) | PoolError::PostCreateHook(HookError::Backend(error)) => {
+            StoreError::Unavailable(describe(&error))
+        }
+        PoolError::Timeout(TimeoutType::Wait) => {
+            StoreError::Unavailable("PostgreSQL: all connections of the pool are busy".into())
+        }
+        PoolError::Closed => StoreError::Unavailable("the store is closing".into()),
+        other => StoreError::Unavailable(format!("PostgreSQL: {other}")),
+    }
+}

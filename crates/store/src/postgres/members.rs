@@ -1,0 +1,82 @@
+//! Members of a workspace. There is always at least one admin.
+
+use domain::audit::Action;
+use domain::scope::{Role, Scope};
+use domain::workspace::Member;
+use jiff::Timestamp;
+use tokio_postgres::Row;
+
+use super::audit;
+use super::transaction::{Database, Query, Settings, Transaction, inside};
+use super::workspaces::{self, read_role};
+use crate::error::{Result, StoreError};
+use crate::list::Dialect;
+use crate::store::LAST_ADMIN;
+
+fn read(row: &Row) -> Result<Member> {
+    Ok(Member { user: row.try_get(0)?, role: read_role(row, 1)?, added_at: row.try_get(2)? })
+}
+
+pub(super) async fn list(db: &Database, scope: &Scope, after: Option<&str>, limit: usize) -> Result<Vec<Member>> {
+    let text = format!(
+        "SELECT user_id, role, added_at FROM members WHERE {} AND user_id > $2 ORDER BY user_id LIMIT $3",
+        inside(db.dialect, "workspace_id")
+    );
+    let (after, limit) = (after.unwrap_or(""), limit as i64);
+    let query = Query { text: &text, params: vec![&scope.workspace, &after, &limit] };
+    let [rows] = db.read(&Settings::of(scope), [query]).await?;
+    rows.iter().map(read).collect()
+}
+
+fn by_user(dialect: Dialect) -> String {
+    let inside = inside(dialect, "workspace_id");
+    format!("SELECT user_id, role, added_at FROM members WHERE {inside} AND user_id = $2")
+}
+
+pub(super) async fn find(db: &Database, scope: &Scope, user: &str) -> Result<Option<Member>> {
+    let text = by_user(db.dialect);
+    let query = Query { text: &text, params: vec![&scope.workspace, &user] };
+    let [rows] = db.read(&Settings::of(scope), [query]).await?;
+    rows.first().map(read).transpose()
+}
+
+async fn check_admin_left(tx: &Transaction, scope: &Scope) -> Result<()> {
+    let text = format!("SELECT 1 FROM members WHERE {} AND role = 'admin' LIMIT 1", tx.inside("workspace_id"));
+    tx.row(&text, &[&scope.workspace]).await?.map(|_| ()).ok_or(LAST_ADMIN)
+}
+
+pub(super) async fn put(
+    tx: &Transaction,
+    scope: &Scope,
+    user: &str,
+    role: Role,
+    now: Timestamp,
+) -> Result<(Member, bool)> {
+    workspaces::get(tx, scope, "FOR NO KEY UPDATE").await?;
+    let before = tx.row(&by_user(tx.dialect), &[&scope.workspace, &user]).await?;
+    let before = before.as_ref().map(read).transpose()?;
+    tx.execute(
+        "INSERT INTO members (workspace_id, user_id, role, added_at) VALUES ($1, $2, $3, $4) \
+         ON CONFLICT (workspace_id, user_id) DO UPDATE SET role = excluded.role",
+        &[&scope.workspace, &user, &role.as_str(), &now],
+    )
+    .await?;
+    check_admin_left(tx, scope).await?;
+    audit::note(tx, scope, now, Action::MemberAdd, user, role.as_str()).await?;
+    let added_at = before.as_ref().map_or(now, |member| member.added_at);
+    Ok((Member { user: user.to_owned(), role, added_at }, before.is_none()))
+}
+
+pub(super) async fn remove(tx: &Transaction, scope: &Scope, user: &str, now: Timestamp) -> Result<()> {
+    workspaces::lock(tx, scope).await?;
+    let inside = tx.inside("workspace_id");
+    let text = format!("DELETE FROM members WHERE {inside} AND user_id = $2");
+    if tx.execute(&text, &[&scope.workspace, &user]).await? == 0 {
+        return Err(StoreError::NotFound);
+    }
+    check_admin_left(tx, scope).await?;
+    // A key of theirs gives nothing any more, and must not come back to life with a new membership.
+    let text = format!("DELETE FROM api_keys WHERE {inside} AND created_by = $2 AND role <> 'service'");
+    tx.execute(&text, &[&scope.workspace, &user]).await?;
+    audit::note(tx, scope, now, Action::MemberRemove, user, "").await
+}

@@ -1,0 +1,239 @@
+//! The shared backend: PostgreSQL, under a role that row level security holds for.
+
+mod audit;
+mod conversations;
+mod error;
+mod keys;
+mod members;
+mod messages;
+mod open;
+mod search;
+mod transaction;
+mod workspaces;
+
+use async_trait::async_trait;
+use domain::audit::AuditEntry;
+use domain::conversation::{
+    Conversation, ConversationPatch, ConversationQuery, ConversationSearch, Found, NewConversation, Page, Write,
+};
+use domain::message::{NewMessage, Window};
+use domain::scope::{Role, Scope};
+use domain::secret::Secret;
+use domain::workspace::{ApiKey, KeyGrant, Member, Membership, Workspace, WorkspacePatch};
+use jiff::Timestamp;
+use uuid::Uuid;
+
+use self::transaction::{Database, Settings};
+use crate::error::Result;
+use crate::list::Dialect;
+use crate::store::{Store, Thread};
+
+/// How often a verb is tried when other transactions keep getting in its way.
+const TRIES: u32 = 5;
+
+#[derive(Debug, Clone)]
+pub struct PostgresOptions {
+    /// How many connections may be open at once.
+    pub connections: usize,
+    /// Whether queries carry the application's own filter. Off only in tests, which then see what row
+    /// level security alone lets through.
+    pub application_filter: bool,
+}
+
+impl Default for PostgresOptions {
+    fn default() -> Self {
+        Self { connections: 16, application_filter: true }
+    }
+}
+
+pub struct PostgresStore {
+    database: Database,
+}
+
+impl PostgresStore {
+    /// Connects, makes the role where it is missing, and brings the schema up to date.
+    pub async fn open(url: &Secret, options: &PostgresOptions) -> Result<Self> {
+        let dialect =
+            if options.application_filter { Dialect::Postgres } else { Dialect::PostgresUnfiltered };
+        let pool = open::open(url, options.connections).await?;
+        Ok(Self { database: Database { pool, dialect } })
+    }
+
+    /// The schema version of the database, without changing it; `None` for one without a schema.
+    pub async fn schema_version(url: &Secret) -> Result<Option<i32>> {
+        open::schema_version(url).await
+    }
+}
+
+/// Runs a verb's steps in a transaction, and again from the start when the database broke it off for
+/// another's sake. A macro, because no closure can borrow the verb's arguments and be `Send` here.
+macro_rules! transaction {
+    ($database:expr, $begin:ident, $settings:expr, |$tx:ident| $work:expr) => {{
+        let settings = $settings;
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let transaction = $database.$begin(&settings).await?;
+            let $tx = &transaction;
+            let result = $work.await;
+            if let Some(result) = transaction.finish(result, tries < TRIES).await {
+                break result;
+            }
+        }
+    }};
+}
+
+#[async_trait]
+impl Store for PostgresStore {
+    async fn create_conversation(
+        &self,
+        scope: &Scope,
+        new: &NewConversation,
+        id: Uuid,
+        write: &Write,
+    ) -> Result<Conversation> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| conversations::create(
+            tx, scope, new, id, write
+        ))
+    }
+
+    async fn get_thread(&self, scope: &Scope, id: Uuid, window: Option<Window>) -> Result<Thread> {
+        conversations::get_thread(&self.database, scope, id, window).await
+    }
+
+    async fn list_conversations(&self, scope: &Scope, query: &ConversationQuery) -> Result<Page<Conversation>> {
+        conversations::list(&self.database, scope, query).await
+    }
+
+    async fn search_conversations(&self, scope: &Scope, search: &ConversationSearch) -> Result<Page<Found>> {
+        let settings = Settings::of(scope).matching(&search.query.tsquery());
+        transaction!(self.database, begin_read, settings, |tx| search::search(tx, scope, search))
+    }
+
+    async fn update_conversation(
+        &self,
+        scope: &Scope,
+        id: Uuid,
+        patch: &ConversationPatch,
+        if_version: Option<i64>,
+        write: &Write,
+    ) -> Result<Conversation> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| conversations::update(
+            tx, scope, id, patch, if_version, write
+        ))
+    }
+
+    async fn delete_conversation(
+        &self,
+        scope: &Scope,
+        id: Uuid,
+        if_version: Option<i64>,
+        now: Timestamp,
+    ) -> Result<()> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| conversations::delete(
+            tx, scope, id, if_version, now
+        ))
+    }
+
+    async fn restore_conversation(&self, scope: &Scope, id: Uuid, now: Timestamp) -> Result<Conversation> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| conversations::restore(
+            tx, scope, id, now
+        ))
+    }
+
+    async fn append_messages(
+        &self,
+        scope: &Scope,
+        conversation: Uuid,
+        messages: &[NewMessage],
+        now: Timestamp,
+    ) -> Result<Conversation> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| messages::append(
+            tx,
+            scope,
+            conversation,
+            messages,
+            now
+        ))
+    }
+
+    async fn create_workspace(&self, scope: &Scope, workspace: &Workspace) -> Result<()> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| workspaces::create(
+            tx, scope, workspace
+        ))
+    }
+
+    async fn list_memberships(
+        &self,
+        user: &str,
+        workspace: Option<Uuid>,
+        after: Option<Uuid>,
+        limit: usize,
+    ) -> Result<Vec<Membership>> {
+        workspaces::list_memberships(&self.database, user, workspace, after, limit).await
+    }
+
+    async fn find_workspace(&self, scope: &Scope) -> Result<Option<Workspace>> {
+        workspaces::find(&self.database, scope).await
+    }
+
+    async fn update_workspace(&self, scope: &Scope, patch: &WorkspacePatch, now: Timestamp) -> Result<Workspace> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| workspaces::update(
+            tx, scope, patch, now
+        ))
+    }
+
+    async fn remove_workspace(&self, scope: &Scope, cascade: bool, now: Timestamp) -> Result<()> {
+        let settings = Settings::of(scope).seeing_all();
+        transaction!(self.database, begin_write, settings, |tx| workspaces::remove(tx, scope, cascade, now))
+    }
+
+    async fn list_members(&self, scope: &Scope, after: Option<&str>, limit: usize) -> Result<Vec<Member>> {
+        members::list(&self.database, scope, after, limit).await
+    }
+
+    async fn find_member(&self, scope: &Scope, user: &str) -> Result<Option<Member>> {
+        members::find(&self.database, scope, user).await
+    }
+
+    async fn put_member(&self, scope: &Scope, user: &str, role: Role, now: Timestamp) -> Result<(Member, bool)> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| members::put(
+            tx, scope, user, role, now
+        ))
+    }
+
+    async fn remove_member(&self, scope: &Scope, user: &str, now: Timestamp) -> Result<()> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| members::remove(
+            tx, scope, user, now
+        ))
+    }
+
+    async fn create_key(&self, scope: &Scope, key: &ApiKey, hash: [u8; 32]) -> Result<()> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| keys::create(tx, scope, key, hash))
+    }
+
+    async fn list_keys(&self, scope: &Scope, after: Option<Uuid>, limit: usize) -> Result<Vec<ApiKey>> {
+        keys::list(&self.database, scope, after, limit).await
+    }
+
+    async fn remove_key(&self, scope: &Scope, id: Uuid, now: Timestamp) -> Result<()> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| keys::remove(tx, scope, id, now))
+    }
+
+    async fn find_key(&self, workspace: Uuid, hash: [u8; 32]) -> Result<Option<KeyGrant>> {
+        keys::find(&self.database, workspace, hash).await
+    }
+
+    async fn list_audit(&self, scope: &Scope, after: i64, limit: usize) -> Result<Vec<AuditEntry>> {
+        audit::list(&self.database, scope, after, limit).await
+    }
+
+    async fn ping(&self) -> Result<()> {
+        let client = self.database.client().await?;
+        open::check_schema(&client).await
+    }
+
+    async fn close(&self) {
+        self.database.pool.close();
+    }
+}

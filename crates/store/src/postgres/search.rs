@@ -1,0 +1,153 @@
+//! The word index: kept with the rows it describes, in the same transaction.
+//!
+//! It lies in tables of its own, whose row level security is the match itself: PostgreSQL evaluates a
+//! policy before a query's own conditions unless those are leakproof, and `@@` is not, so a match asked
+//! for by the query could never use the index.
+
+use std::collections::{HashMap, HashSet};
+
+use domain::conversation::{Conversation, ConversationSearch, Found, Page};
+use domain::message::NewMessage;
+use domain::scope::Scope;
+use domain::search::{highlight_message, highlight_title, index_tsvector};
+use uuid::Uuid;
+
+use super::conversations;
+use super::transaction::{Transaction, params, workspace_word};
+use crate::error::Result;
+use crate::list::{self, Dialect, Sql, Value};
+use crate::search::{self, CANDIDATES, Ranked};
+
+/// The words of a text as a tsvector, with the word that all documents of the workspace have.
+fn words(scope: &Scope, text: &str) -> String {
+    format!("{} {}", workspace_word(scope.workspace), index_tsvector(text))
+}
+
+pub(super) async fn index_title(tx: &Transaction, scope: &Scope, conversation: &Conversation) -> Result<()> {
+    let text = format!("DELETE FROM title_search WHERE {} AND conversation_id = $2", tx.inside("workspace_id"));
+    tx.execute(&text, &[&scope.workspace, &conversation.id]).await?;
+    if let Some(title) = &conversation.title {
+        tx.execute(
+            "INSERT INTO title_search (workspace_id, conversation_id, words) VALUES ($1, $2, $3::text::tsvector)",
+            &[&scope.workspace, &conversation.id, &words(scope, title)],
+        )
+        .await?;
+    }
+    Ok(())
+}
+
+pub(super) async fn index_message(
+    tx: &Transaction,
+    scope: &Scope,
+    conversation: Uuid,
+    message: &NewMessage,
+    text: &str,
+) -> Result<()> {
+    tx.execute(
+        "INSERT INTO message_search (workspace_id, conversation_id, message_id, created_at, words) \
+         VALUES ($1, $2, $3, $4, $5::text::tsvector)",
+        &[&scope.workspace, &conversation, &message.id, &message.created_at, &words(scope, text)],
+    )
+    .await?;
+    Ok(())
+}
+
+/// Searches in a transaction whose settings name the words.
+pub(super) async fn search(tx: &Transaction, scope: &Scope, search: &ConversationSearch) -> Result<Page<Found>> {
+    let matching = search::by_conversation(matching_messages(tx, scope, search).await?);
+    let mut found = matching_titles(tx, scope, search).await?;
+    let known: HashSet<Uuid> = found.iter().map(|conversation| conversation.id).collect();
+    let missing: Vec<Uuid> = matching.keys().filter(|id| !known.contains(id)).copied().collect();
+    found.extend(by_ids(tx, scope, search, &missing).await?);
+    let (page, has_after) = search::page(found, matching, search);
+    let texts = message_texts(tx, scope, &page).await?;
+    let items = page
+        .into_iter()
+        .map(|Ranked { conversation, messages }| {
+            let title = conversation.title.as_deref().and_then(|title| highlight_title(title, &search.query));
+            let messages = messages.iter().filter_map(|message| {
+                let text = texts.get(&(conversation.id, *message))?;
+                highlight_message(*message, text, &search.query)
+            });
+            let highlights = title.into_iter().chain(messages).collect();
+            Found { conversation, highlights }
+        })
+        .collect();
+    Ok(Page { items, has_before: search.offset > 0, has_after })
+}
+
+/// The conditions every candidate `c` must meet.
+fn conditions(dialect: Dialect, scope: &Scope, search: &ConversationSearch) -> (Sql, String) {
+    let mut sql = Sql::new(dialect);
+    let inside = match dialect {
+        Dialect::PostgresUnfiltered => "TRUE".to_owned(),
+        _ => format!("s.workspace_id = {}", sql.bind(Value::Uuid(scope.workspace))),
+    };
+    let visible = sql.visible(scope, search.filter.deleted);
+    let sources = sql.sources(&search.filter).join(" OR ");
+    let filters = sql.filters(&search.filter);
+    (sql, format!("{inside} AND {visible} AND ({sources}) AND {filters}"))
+}
+
+const JOINED: &str = "JOIN chat_conversations c ON c.workspace_id = s.workspace_id AND c.id = s.conversation_id";
+
+async fn matching_titles(tx: &Transaction, scope: &Scope, search: &ConversationSearch) -> Result<Vec<Conversation>> {
+    let (sql, conditions) = conditions(tx.dialect, scope, search);
+    let columns = list::columns(search.with_context);
+    let text = format!(
+        "SELECT {columns} FROM title_search s {JOINED} WHERE {conditions} \
+         ORDER BY c.updated_at DESC, c.id DESC LIMIT {CANDIDATES}"
+    );
+    tx.rows(&text, &params(&sql)).await?.iter().map(conversations::read).collect()
+}
+
+/// Matching messages as (conversation, message), newest first.
+async fn matching_messages(
+    tx: &Transaction,
+    scope: &Scope,
+    search: &ConversationSearch,
+) -> Result<Vec<(Uuid, Uuid)>> {
+    let (sql, conditions) = conditions(tx.dialect, scope, search);
+    let text = format!(
+        "SELECT s.conversation_id, s.message_id FROM message_search s {JOINED} WHERE {conditions} \
+         ORDER BY s.created_at DESC, s.message_id DESC LIMIT {CANDIDATES}"
+    );
+    let rows = tx.rows(&text, &params(&sql)).await?;
+    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+}
+
+async fn by_ids(
+    tx: &Transaction,
+    scope: &Scope,
+    search: &ConversationSearch,
+    ids: &[Uuid],
+) -> Result<Vec<Conversation>> {
+    if ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut sql = conversations::visible(tx.dialect, scope, search.filter.deleted, search.with_context);
+    sql.text += &format!(" AND c.id = ANY(${})", sql.values.len() + 1);
+    let mut params = params(&sql);
+    params.push(&ids);
+    tx.rows(&sql.text, &params).await?.iter().map(conversations::read).collect()
+}
+
+/// The texts of the messages that a page shows, by conversation and message.
+async fn message_texts(
+    tx: &Transaction,
+    scope: &Scope,
+    page: &[Ranked],
+) -> Result<HashMap<(Uuid, Uuid), String>> {
+    let shown = || page.iter().flat_map(|hit| hit.messages.iter().map(|message| (hit.conversation.id, *message)));
+    let (conversations, messages): (Vec<Uuid>, Vec<Uuid>) = shown().unzip();
+    if messages.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let text = format!(
+        "SELECT conversation_id, id, text FROM messages JOIN unnest($2::uuid[], $3::uuid[]) AS shown (thread, message) \
+         ON conversation_id = thread AND id = message WHERE {}",
+        tx.inside("workspace_id")
+    );
+    let rows = tx.rows(&text, &[&scope.workspace, &conversations, &messages]).await?;
+    rows.iter().map(|row| Ok(((row.try_get(0)?, row.try_get(1)?), row.try_get(2)?))).collect()
+}

@@ -1,0 +1,260 @@
+//! One verb, one transaction, on one pooled connection. In: who is asking. Out: rows.
+//!
+//! Row level security reads who is asking from settings that end with the transaction, so a connection
+//! goes back to the pool only after its transaction has ended.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use deadpool_postgres::{Object, Pool};
+use domain::scope::Scope;
+use futures_util::future::{join, join4, join_all};
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+use uuid::Uuid;
+
+use super::error::{is_contention, is_unique_violation, pool_error};
+use crate::error::{Result, StoreError};
+use crate::list::{Dialect, Sql};
+
+pub(super) type Params<'a> = Vec<&'a (dyn ToSql + Sync)>;
+
+const SETTINGS: &str = "SELECT set_config('threadkeep.workspace', $1, true), set_config('threadkeep.user', $2, true), \
+     set_config('threadkeep.sees_all', $3, true), set_config('threadkeep.words', $4, true)";
+/// One snapshot for all queries of a read.
+const READ: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY";
+/// Later statements see what others committed while a row lock was waited for.
+const WRITE: &str = "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE";
+
+/// Prepared statements kept per connection. Lists have many shapes; beyond this all are let go.
+const STATEMENTS: usize = 256;
+
+/// What row level security is told about the caller. Empty is nobody.
+#[derive(Clone)]
+pub(super) struct Settings {
+    workspace: String,
+    user: String,
+    sees_all: bool,
+    words: String,
+}
+
+impl Settings {
+    pub(super) fn of(scope: &Scope) -> Self {
+        Self { user: scope.user.clone(), sees_all: scope.sees_all(), ..Self::workspace(scope.workspace) }
+    }
+
+    /// A user outside of any workspace: sees where that user is a member.
+    pub(super) fn user(user: &str) -> Self {
+        Self { workspace: String::new(), user: user.to_owned(), sees_all: false, words: String::new() }
+    }
+
+    /// A workspace before it is known who asks.
+    pub(super) fn workspace(workspace: Uuid) -> Self {
+        Self {
+            workspace: workspace.to_string(),
+            user: String::new(),
+            sees_all: false,
+            words: workspace_word(workspace),
+        }
+    }
+
+    /// For what must reach every conversation of the workspace, whoever asks.
+    pub(super) fn seeing_all(self) -> Self {
+        Self { sees_all: true, ..self }
+    }
+
+    /// Narrows the word index to the documents that match a tsquery.
+    pub(super) fn matching(self, tsquery: &str) -> Self {
+        Self { words: format!("{} & ({tsquery})", self.words), ..self }
+    }
+
+    fn values(&self) -> [&str; 4] {
+        [&self.workspace, &self.user, if self.sees_all { "on" } else { "off" }, &self.words]
+    }
+}
+
+/// The lexeme that every document of a workspace has, and so the part of the word index that is the
+/// workspace's own.
+pub(super) fn workspace_word(workspace: Uuid) -> String {
+    format!("'@{}'", workspace.simple())
+}
+
+/// The condition that a row is the scope's, where `$1` is the workspace. Tests switch it off; the
+/// parameter keeps its place.
+pub(super) fn inside(dialect: Dialect, column: &str) -> String {
+    match dialect {
+        Dialect::PostgresUnfiltered => "$1::uuid IS NOT NULL".to_owned(),
+        Dialect::Postgres | Dialect::Sqlite => format!("{column} = $1"),
+    }
+}
+
+pub(super) struct Query<'a> {
+    pub(super) text: &'a str,
+    pub(super) params: Params<'a>,
+}
+
+impl<'a> From<&'a Sql> for Query<'a> {
+    fn from(sql: &'a Sql) -> Self {
+        Self { text: &sql.text, params: params(sql) }
+    }
+}
+
+pub(super) fn params(sql: &Sql) -> Params<'_> {
+    sql.values.iter().map(|value| value as &(dyn ToSql + Sync)).collect()
+}
+
+pub(super) struct Database {
+    pub(super) pool: Pool,
+    pub(super) dialect: Dialect,
+}
+
+impl Database {
+    pub(super) async fn client(&self) -> Result<Object> {
+        let client = self.pool.get().await.map_err(pool_error)?;
+        if client.statement_cache.size() > STATEMENTS {
+            client.statement_cache.clear();
+        }
+        Ok(client)
+    }
+
+    /// Answers queries that do not depend on each other from one snapshot, in one round trip.
+    pub(super) async fn read<const N: usize>(
+        &self,
+        settings: &Settings,
+        queries: [Query<'_>; N],
+    ) -> Result<[Vec<Row>; N]> {
+        let client = self.client().await?;
+        let set = client.prepare_cached(SETTINGS).await?;
+        let mut statements = Vec::with_capacity(N);
+        for query in &queries {
+            statements.push(client.prepare_cached(query.text).await?);
+        }
+        let [workspace, user, sees_all, words] = settings.values();
+        let who: [&(dyn ToSql + Sync); 4] = [&workspace, &user, &sees_all, &words];
+        let work = queries.iter().zip(&statements).map(|(query, statement)| client.query(statement, &query.params));
+        // The first poll sends all of it, COMMIT included, so a caller that goes away leaves no transaction.
+        let (begun, set, rows, ended) = join4(
+            client.batch_execute(READ),
+            client.execute(&set, &who),
+            join_all(work),
+            client.batch_execute("COMMIT"),
+        )
+        .await;
+        begun?;
+        set?;
+        let mut answers = [const { Vec::new() }; N];
+        for (answer, rows) in answers.iter_mut().zip(rows) {
+            *answer = rows?;
+        }
+        ended?;
+        Ok(answers)
+    }
+
+    /// A transaction of several steps that changes nothing.
+    pub(super) async fn begin_read(&self, settings: &Settings) -> Result<Transaction> {
+        self.begin(settings, READ).await
+    }
+
+    pub(super) async fn begin_write(&self, settings: &Settings) -> Result<Transaction> {
+        self.begin(settings, WRITE).await
+    }
+
+    async fn begin(&self, settings: &Settings, begin: &str) -> Result<Transaction> {
+        let client = self.client().await?;
+        let set = client.prepare_cached(SETTINGS).await?;
+        let transaction =
+            Transaction { client: Some(client), dialect: self.dialect, contended: AtomicBool::new(false) };
+        let client = transaction.client()?;
+        let [workspace, user, sees_all, words] = settings.values();
+        let who: [&(dyn ToSql + Sync); 4] = [&workspace, &user, &sees_all, &words];
+        let (begun, set) =
+            join(client.batch_execute(begin), client.execute(&set, &who)).await;
+        begun?;
+        set?;
+        Ok(transaction)
+    }
+}
+
+/// A transaction under way. Dropped before `finish`, it takes its connection out of the pool: the server
+/// rolls back, and nobody inherits what was left.
+pub(super) struct Transaction {
+    client: Option<Object>,
+    pub(super) dialect: Dialect,
+    /// Whether the database broke it off for another transaction's sake.
+    contended: AtomicBool,
+}
+
+impl Drop for Transaction {
+    fn drop(&mut self) {
+        if let Some(client) = self.client.take() {
+            drop(Object::take(client));
+        }
+    }
+}
+
+impl Transaction {
+    fn client(&self) -> Result<&Object> {
+        self.client.as_ref().ok_or_else(|| StoreError::Internal("the transaction has ended".into()))
+    }
+
+    fn failed(&self, error: tokio_postgres::Error) -> StoreError {
+        if is_contention(&error) {
+            self.contended.store(true, Ordering::Relaxed);
+        }
+        error.into()
+    }
+
+    pub(super) async fn rows(&self, text: &str, params: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>> {
+        let client = self.client()?;
+        let statement = client.prepare_cached(text).await.map_err(|error| self.failed(error))?;
+        client.query(&statement, params).await.map_err(|error| self.failed(error))
+    }
+
+    pub(super) async fn row(&self, text: &str, params: &[&(dyn ToSql + Sync)]) -> Result<Option<Row>> {
+        Ok(self.rows(text, params).await?.into_iter().next())
+    }
+
+    pub(super) async fn execute(&self, text: &str, params: &[&(dyn ToSql + Sync)]) -> Result<u64> {
+        let client = self.client()?;
+        let statement = client.prepare_cached(text).await.map_err(|error| self.failed(error))?;
+        client.execute(&statement, params).await.map_err(|error| self.failed(error))
+    }
+
+    /// Like `execute`, where a row that is already there is `Taken`.
+    pub(super) async fn insert(
+        &self,
+        what: &'static str,
+        text: &str,
+        params: &[&(dyn ToSql + Sync)],
+    ) -> Result<()> {
+        let client = self.client()?;
+        let statement = client.prepare_cached(text).await.map_err(|error| self.failed(error))?;
+        match client.execute(&statement, params).await {
+            Ok(_) => Ok(()),
+            Err(error) if is_unique_violation(&error) => Err(StoreError::Taken(what)),
+            Err(error) => Err(self.failed(error)),
+        }
+    }
+
+    pub(super) fn inside(&self, column: &str) -> String {
+        inside(self.dialect, column)
+    }
+
+    /// Commits a success and rolls a failure back. `None` when the verb is to be tried again.
+    pub(super) async fn finish<T>(mut self, result: Result<T>, may_retry: bool) -> Option<Result<T>> {
+        let ended = match self.client() {
+            Ok(client) => client.batch_execute(if result.is_ok() { "COMMIT" } else { "ROLLBACK" }).await,
+            Err(error) => return Some(Err(error)),
+        };
+        let result = match (result, ended) {
+            (result, Ok(())) => {
+                // Back to the pool.
+                drop(self.client.take());
+                result
+            }
+            (Ok(_), Err(error)) => Err(self.failed(error)),
+            (Err(first), Err(_)) => Err(first),
+        };
+        let again = may_retry && result.is_err() && self.contended.load(Ordering::Relaxed);
+        (!again).then_some(result)
+    }
+}

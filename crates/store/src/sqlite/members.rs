@@ -1,0 +1,83 @@
+//! Members of a workspace. There is always at least one admin.
+
+use domain::audit::Action;
+use domain::scope::{Role, Scope};
+use domain::time::from_ms;
+use domain::workspace::Member;
+use jiff::Timestamp;
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use super::audit;
+use super::workspaces::{self, read_role};
+use crate::error::{Result, StoreError};
+use crate::store::LAST_ADMIN;
+
+fn read(row: &Row<'_>) -> rusqlite::Result<Member> {
+    Ok(Member { user: row.get(0)?, role: read_role(row, 1)?, added_at: from_ms(row.get(2)?) })
+}
+
+pub(super) fn list(db: &Connection, scope: &Scope, after: Option<&str>, limit: usize) -> Result<Vec<Member>> {
+    let mut statement = db.prepare_cached(
+        "SELECT user_id, role, added_at FROM members WHERE workspace_id = ?1 AND user_id > ?2 \
+         ORDER BY user_id LIMIT ?3",
+    )?;
+    let rows = statement.query_map(params![scope.workspace, after.unwrap_or(""), limit as i64], read)?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
+pub(super) fn find(db: &Connection, scope: &Scope, user: &str) -> Result<Option<Member>> {
+    let found = db
+        .prepare_cached("SELECT user_id, role, added_at FROM members WHERE workspace_id = ?1 AND user_id = ?2")?
+        .query_row(params![scope.workspace, user], read)
+        .optional()?;
+    Ok(found)
+}
+
+fn admins(db: &Connection, scope: &Scope) -> Result<i64> {
+    Ok(db.query_row(
+        "SELECT count(*) FROM members WHERE workspace_id = ?1 AND role = 'admin'",
+        [scope.workspace],
+        |row| row.get(0),
+    )?)
+}
+
+pub(super) fn put(
+    db: &Connection,
+    scope: &Scope,
+    user: &str,
+    role: Role,
+    now: Timestamp,
+) -> Result<(Member, bool)> {
+    workspaces::find(db, scope)?.ok_or(StoreError::NotFound)?;
+    let before = find(db, scope, user)?;
+    db.execute(
+        "INSERT INTO members (workspace_id, user_id, role, added_at) VALUES (?1, ?2, ?3, ?4) \
+         ON CONFLICT (workspace_id, user_id) DO UPDATE SET role = excluded.role",
+        params![scope.workspace, user, role.as_str(), now.as_millisecond()],
+    )?;
+    if admins(db, scope)? == 0 {
+        return Err(LAST_ADMIN);
+    }
+    audit::note(db, scope, now, Action::MemberAdd, user, role.as_str())?;
+    let added_at = before.as_ref().map_or(now, |member| member.added_at);
+    Ok((Member { user: user.to_owned(), role, added_at }, before.is_none()))
+}
+
+pub(super) fn remove(db: &Connection, scope: &Scope, user: &str, now: Timestamp) -> Result<()> {
+    let removed = db.execute(
+        "DELETE FROM members WHERE workspace_id = ?1 AND user_id = ?2",
+        params![scope.workspace, user],
+    )?;
+    if removed == 0 {
+        return Err(StoreError::NotFound);
+    }
+    if admins(db, scope)? == 0 {
+        return Err(LAST_ADMIN);
+    }
+    // A key of theirs gives nothing any more, and must not come back to life with a new membership.
+    db.execute(
+        "DELETE FROM api_keys WHERE workspace_id = ?1 AND created_by = ?2 AND role <> 'service'",
+        params![scope.workspace, user],
+    )?;
+    audit::note(db, scope, now, Action::MemberRemove, user, "")
+}

@@ -1,0 +1,141 @@
+//! Opening the file: folder, lock, pragmas, migrations. The only place that opens SQLite connections.
+
+use std::fs::{self, File, TryLockError};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::Path;
+
+use rusqlite::{Connection, OpenFlags};
+
+use crate::error::{Result, StoreError};
+
+mod embedded {
+    refinery::embed_migrations!("migrations/sqlite");
+}
+
+/// How many reads can be under way at once.
+const READERS: usize = 8;
+
+/// What a process opens the file for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Use {
+    /// To serve from it: one process at a time.
+    Serve,
+    /// For one command, beside a server that may be running.
+    Command,
+}
+
+pub(super) struct Opened {
+    pub(super) writer: Connection,
+    pub(super) readers: Vec<Connection>,
+    pub(super) lock: Option<File>,
+}
+
+pub(super) fn open(path: &Path, usage: Use) -> Result<Opened> {
+    make_folder(path)?;
+    let lock = (usage == Use::Serve).then(|| lock_for_serving(path)).transpose()?;
+    let mut writer = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(|e| unusable(path, &e))?;
+    migrate(path, &mut writer)?;
+    let readers = (0..READERS)
+        .map(|_| {
+            let reader = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+            reader.pragma_update(None, "query_only", true)?;
+            Ok(reader)
+        })
+        .collect::<Result<_>>()?;
+    Ok(Opened { writer, readers, lock })
+}
+
+fn unusable(path: &Path, error: &dyn std::fmt::Display) -> StoreError {
+    StoreError::Unavailable(format!("{}: {error}", path.display()))
+}
+
+fn make_folder(path: &Path) -> Result<()> {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(folder)
+            .map_err(|e| unusable(folder, &e)),
+        _ => Ok(()),
+    }
+}
+
+fn lock_file(path: &Path, suffix: &str) -> Result<File> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    File::options().create(true).truncate(false).write(true).open(&name).map_err(|e| unusable(path, &e))
+}
+
+fn lock_for_serving(path: &Path) -> Result<File> {
+    let file = lock_file(path, ".lock")?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(unusable(path, &"another Threadkeep is serving from this file")),
+        Err(TryLockError::Error(error)) => Err(unusable(path, &error)),
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the one place that opens SQLite connections")]
+fn connect(path: &Path, flags: OpenFlags) -> Result<Connection> {
+    let connection = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)
+        .map_err(|error| unusable(path, &error))?;
+    connection.busy_timeout(std::time::Duration::from_secs(5))?;
+    connection.pragma_update(None, "journal_mode", "WAL").map_err(|error| unusable(path, &error))?;
+    connection.pragma_update(None, "foreign_keys", true)?;
+    connection.pragma_update(None, "temp_store", "MEMORY")?;
+    connection.set_prepared_statement_cache_capacity(128);
+    Ok(connection)
+}
+
+/// All pending migrations are one transaction: killed at any moment, the file has the old schema or
+/// the new one. The lock file keeps two processes from starting at once.
+fn migrate(path: &Path, writer: &mut Connection) -> Result<()> {
+    let lock = lock_file(path, ".migrate")?;
+    lock.lock().map_err(|e| unusable(path, &e))?;
+    check_not_newer(writer)?;
+    embedded::migrations::runner()
+        .set_grouped(true)
+        .run(writer)
+        .map_err(|error| StoreError::Internal(format!("migrating {}: {error}", path.display())))?;
+    Ok(())
+}
+
+fn known_version() -> i32 {
+    embedded::migrations::runner().get_migrations().iter().map(|m| m.version() as i32).max().unwrap_or(0)
+}
+
+fn applied_version(db: &Connection) -> Result<Option<i32>> {
+    let has_history: bool = db.query_row(
+        "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = 'refinery_schema_history')",
+        [],
+        |row| row.get(0),
+    )?;
+    if !has_history {
+        return Ok(None);
+    }
+    Ok(db.query_row("SELECT max(version) FROM refinery_schema_history", [], |row| row.get(0))?)
+}
+
+fn check_not_newer(db: &Connection) -> Result<()> {
+    match applied_version(db)? {
+        Some(found) if found > known_version() => {
+            Err(StoreError::NewerSchema { found, known: known_version() })
+        }
+        _ => Ok(()),
+    }
+}
+
+pub(super) fn check_schema(db: &Connection) -> Result<()> {
+    match applied_version(db)? {
+        Some(found) if found == known_version() => Ok(()),
+        found => Err(StoreError::Unavailable(format!("the schema is at version {found:?}"))),
+    }
+}
+
+pub(super) fn schema_version(path: &Path) -> Result<Option<i32>> {
+    if !path.exists() {
+        return Ok(None);
+    }
+    applied_version(&connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?)
+}

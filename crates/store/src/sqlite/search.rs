@@ -1,0 +1,98 @@
+//! The word index: kept with the rows it describes, in the same transaction.
+
+use std::collections::HashSet;
+
+use domain::conversation::{ConversationSearch, Found, Page};
+use domain::scope::Scope;
+use domain::search::{highlight_message, highlight_title, index_text};
+use rusqlite::{Connection, params, params_from_iter};
+use uuid::Uuid;
+
+use super::{conversations, messages};
+use crate::error::Result;
+use crate::list::{self, Dialect, Sql, Value};
+use crate::search::{self, CANDIDATES};
+
+pub(super) fn index_title(db: &Connection, pk: i64, title: Option<&str>) -> Result<()> {
+    db.prepare_cached("DELETE FROM title_search WHERE rowid = ?1")?.execute([pk])?;
+    if let Some(title) = title {
+        db.prepare_cached("INSERT INTO title_search (rowid, words) VALUES (?1, ?2)")?
+            .execute(params![pk, index_text(title)])?;
+    }
+    Ok(())
+}
+
+pub(super) fn index_message(db: &Connection, pk: i64, text: &str) -> Result<()> {
+    db.prepare_cached("INSERT INTO message_search (rowid, words) VALUES (?1, ?2)")?
+        .execute(params![pk, index_text(text)])?;
+    Ok(())
+}
+
+pub(super) fn search(db: &Connection, scope: &Scope, search: &ConversationSearch) -> Result<Page<Found>> {
+    let matching = search::by_conversation(matching_messages(db, scope, search)?);
+    let mut found = matching_titles(db, scope, search)?;
+    let known: HashSet<Uuid> = found.iter().map(|conversation| conversation.id).collect();
+    for id in matching.keys().filter(|id| !known.contains(id)) {
+        let row = conversations::find(db, scope, *id, search.filter.deleted, search.with_context)?;
+        found.extend(row.map(|(conversation, _)| conversation));
+    }
+    let (page, has_after) = search::page(found, matching, search);
+    let items = page
+        .into_iter()
+        .map(|ranked| {
+            let mut highlights = Vec::new();
+            highlights
+                .extend(ranked.conversation.title.as_deref().and_then(|t| highlight_title(t, &search.query)));
+            for message in &ranked.messages {
+                let text = messages::text(db, scope, ranked.conversation.id, *message)?;
+                highlights.extend(highlight_message(*message, &text, &search.query));
+            }
+            Ok(Found { conversation: ranked.conversation, highlights })
+        })
+        .collect::<Result<_>>()?;
+    Ok(Page { items, has_before: search.offset > 0, has_after })
+}
+
+/// The conditions every candidate must meet, and the bound words.
+fn conditions(scope: &Scope, search: &ConversationSearch) -> (Sql, String) {
+    let mut sql = Sql::new(Dialect::Sqlite);
+    let visible = sql.visible(scope, search.filter.deleted);
+    let sources = sql.sources(&search.filter).join(" OR ");
+    let filters = sql.filters(&search.filter);
+    (sql, format!("{visible} AND ({sources}) AND {filters}"))
+}
+
+fn matching_titles(
+    db: &Connection,
+    scope: &Scope,
+    search: &ConversationSearch,
+) -> Result<Vec<domain::conversation::Conversation>> {
+    let (mut sql, conditions) = conditions(scope, search);
+    let words = sql.bind(Value::Text(search.query.fts5()));
+    let columns = list::columns(search.with_context);
+    let text = format!(
+        "SELECT {columns} FROM title_search s JOIN chat_conversations c ON c.pk = s.rowid \
+         WHERE title_search MATCH {words} AND {conditions} ORDER BY s.rowid DESC LIMIT {CANDIDATES}"
+    );
+    let mut statement = db.prepare_cached(&text)?;
+    let rows = statement.query_map(params_from_iter(&sql.values), conversations::read)?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
+/// Matching messages as (conversation, message), newest first.
+fn matching_messages(
+    db: &Connection,
+    scope: &Scope,
+    search: &ConversationSearch,
+) -> Result<Vec<(Uuid, Uuid)>> {
+    let (mut sql, conditions) = conditions(scope, search);
+    let words = sql.bind(Value::Text(search.query.fts5()));
+    let text = format!(
+        "SELECT m.conversation_id, m.id FROM message_search s JOIN messages m ON m.pk = s.rowid \
+         JOIN chat_conversations c ON c.workspace_id = m.workspace_id AND c.id = m.conversation_id \
+         WHERE message_search MATCH {words} AND {conditions} ORDER BY s.rowid DESC LIMIT {CANDIDATES}"
+    );
+    let mut statement = db.prepare_cached(&text)?;
+    let rows = statement.query_map(params_from_iter(&sql.values), |row| Ok((row.get(0)?, row.get(1)?)))?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}

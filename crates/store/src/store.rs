@@ -1,0 +1,160 @@
+//! The contract of storage: domain verbs, each one transaction. Both backends keep every promise
+//! here the same way; `tests/store` holds them to it.
+//!
+//! To add a verb: write it here with its guarantee, in `sqlite/` and `postgres/` under the same file
+//! name, and a test in `tests/store`, which runs on both.
+//!
+//! `find_x` answers `None` for what the scope may not see, `get_x` answers `NotFound`. A verb that
+//! takes a `Scope` touches that workspace only. Every change of who may do what writes its audit entry
+//! in the same transaction.
+
+use async_trait::async_trait;
+use domain::audit::AuditEntry;
+use domain::conversation::{
+    Conversation, ConversationPatch, ConversationQuery, ConversationSearch, Found, NewConversation, Page, Write,
+};
+use domain::message::{Message, NewMessage, Window};
+use domain::scope::{Role, Scope};
+use domain::workspace::{ApiKey, KeyGrant, Member, Membership, Workspace, WorkspacePatch};
+use jiff::Timestamp;
+use uuid::Uuid;
+
+use crate::error::{Result, StoreError};
+
+pub(crate) const WORKSPACE_NOT_EMPTY: StoreError = StoreError::Conflict {
+    code: "workspace_not_empty",
+    detail: "the workspace still holds conversations; remove it with cascade=true to delete them with it",
+};
+
+pub(crate) const LAST_ADMIN: StoreError = StoreError::Conflict {
+    code: "last_admin",
+    detail: "a workspace needs an admin: make another member an admin first",
+};
+
+/// A conversation with the messages that were asked for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Thread {
+    pub conversation: Conversation,
+    pub messages: Vec<Message>,
+    /// Whether older messages lie before the window.
+    pub has_before: bool,
+}
+
+#[async_trait]
+pub trait Store: Send + Sync {
+    // ---- conversations ----
+
+    /// Creates a conversation owned by the scope's user, with `id` unless the client brought one.
+    /// `Taken` if that id exists in the workspace, deleted or not.
+    async fn create_conversation(
+        &self,
+        scope: &Scope,
+        new: &NewConversation,
+        id: Uuid,
+        write: &Write,
+    ) -> Result<Conversation>;
+
+    /// A live conversation that the scope may see, and the window of its messages.
+    /// `NotFound` also when the window names a message that is not in the thread.
+    async fn get_thread(&self, scope: &Scope, id: Uuid, window: Option<Window>) -> Result<Thread>;
+
+    /// Live (or deleted) conversations in the order asked for. The cost does not depend on how many
+    /// there are, for newest-first lists with or without a source.
+    async fn list_conversations(&self, scope: &Scope, query: &ConversationQuery) -> Result<Page<Conversation>>;
+
+    /// Conversations whose title or messages match, best first, each with what matched.
+    async fn search_conversations(&self, scope: &Scope, search: &ConversationSearch) -> Result<Page<Found>>;
+
+    /// Applies a patch under a row lock, refused whole when a rule is broken or `if_version` is not
+    /// the stored version.
+    async fn update_conversation(
+        &self,
+        scope: &Scope,
+        id: Uuid,
+        patch: &ConversationPatch,
+        if_version: Option<i64>,
+        write: &Write,
+    ) -> Result<Conversation>;
+
+    /// Soft-deletes a conversation and the files of its bag. A second delete is `NotFound`.
+    /// `Stale` (as `Refused`) when `if_version` is not the stored version.
+    async fn delete_conversation(
+        &self,
+        scope: &Scope,
+        id: Uuid,
+        if_version: Option<i64>,
+        now: Timestamp,
+    ) -> Result<()>;
+
+    /// Undoes a delete, with the files that went with it. A live one is answered as it is.
+    async fn restore_conversation(&self, scope: &Scope, id: Uuid, now: Timestamp) -> Result<Conversation>;
+
+    /// Appends messages to a thread, in order, and keeps its counters, preview, title and the search index.
+    /// The cost does not depend on the length of the thread.
+    async fn append_messages(
+        &self,
+        scope: &Scope,
+        conversation: Uuid,
+        messages: &[NewMessage],
+        now: Timestamp,
+    ) -> Result<Conversation>;
+
+    // ---- who may do what ----
+
+    /// Makes a workspace with the scope's user as its admin; `workspace.id` is the scope's workspace.
+    async fn create_workspace(&self, scope: &Scope, workspace: &Workspace) -> Result<()>;
+
+    /// The workspaces that a user is a member of, oldest first: all of them after `after`, at most
+    /// `limit`; only `workspace` when it is named.
+    async fn list_memberships(
+        &self,
+        user: &str,
+        workspace: Option<Uuid>,
+        after: Option<Uuid>,
+        limit: usize,
+    ) -> Result<Vec<Membership>>;
+
+    async fn find_workspace(&self, scope: &Scope) -> Result<Option<Workspace>>;
+
+    async fn update_workspace(&self, scope: &Scope, patch: &WorkspacePatch, now: Timestamp) -> Result<Workspace>;
+
+    /// Removes the scope's workspace with its members and keys. `Conflict` while it holds live
+    /// conversations, unless `cascade`: then they are soft-deleted with their bags.
+    async fn remove_workspace(&self, scope: &Scope, cascade: bool, now: Timestamp) -> Result<()>;
+
+    /// Members by user id, after `after`.
+    async fn list_members(&self, scope: &Scope, after: Option<&str>, limit: usize) -> Result<Vec<Member>>;
+
+    async fn find_member(&self, scope: &Scope, user: &str) -> Result<Option<Member>>;
+
+    /// Adds a member, or gives an existing one another role. True when it was added. `Conflict` when
+    /// the workspace would be left without an admin.
+    async fn put_member(&self, scope: &Scope, user: &str, role: Role, now: Timestamp) -> Result<(Member, bool)>;
+
+    /// Removes a member. The keys that member made stop working, service keys aside. `Conflict` when
+    /// it is the last admin.
+    async fn remove_member(&self, scope: &Scope, user: &str, now: Timestamp) -> Result<()>;
+
+    /// Keeps a key by its hash. `key.created_by` is the maker.
+    async fn create_key(&self, scope: &Scope, key: &ApiKey, hash: [u8; 32]) -> Result<()>;
+
+    /// Keys in the order they were made, after `after`.
+    async fn list_keys(&self, scope: &Scope, after: Option<Uuid>, limit: usize) -> Result<Vec<ApiKey>>;
+
+    async fn remove_key(&self, scope: &Scope, id: Uuid, now: Timestamp) -> Result<()>;
+
+    /// What the key with this hash stands for in that workspace; `None` for an unknown, removed or
+    /// foreign one.
+    async fn find_key(&self, workspace: Uuid, hash: [u8; 32]) -> Result<Option<KeyGrant>>;
+
+    /// The audit log, oldest first, after entry number `after`.
+    async fn list_audit(&self, scope: &Scope, after: i64, limit: usize) -> Result<Vec<AuditEntry>>;
+
+    // ---- the store itself ----
+
+    /// Answers when the database does, and the schema is the one this binary knows.
+    async fn ping(&self) -> Result<()>;
+
+    /// Finishes what was accepted and lets go of the database.
+    async fn close(&self);
+}

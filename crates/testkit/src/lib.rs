@@ -1,0 +1,5 @@
+//! The real parts and the fakes that tests of several crates share. Only ever a dev-dependency.
+
+pub mod postgres;
+pub mod process;
+pub mod server;

@@ -1,0 +1,8 @@
+//! Every call Threadkeep makes to somebody else's server leaves through here: one client, one kind
+//! of error, and the parts that speak to one particular service.
+
+pub mod error;
+pub mod http;
+pub mod jwks;
+
+pub use error::UpstreamError;
