@@ -20,8 +20,10 @@ check: ## format and lints
 
 bench: ## measure the store at growing sizes, on both databases
 	@scripts/setup test
+	cargo build --release -p threadkeep-server --bin threadkeep
 	cargo build --release -p threadkeep-bench
-	scripts/postgres run -- cargo run --release -p threadkeep-bench -- $(ARGS)
+	scripts/postgres run --durable -- cargo run --release -p threadkeep-bench -- \
+		--server "$${CARGO_TARGET_DIR:-target}/release/threadkeep" $(ARGS)
 
 # The web app is part of the server's binary, so it is built first.
 web:

@@ -2,7 +2,7 @@
 //! mode the local workspace and its key are there before the first request.
 
 use std::fs;
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
@@ -99,8 +99,13 @@ fn token_rules(config: &Config, clock: &Arc<dyn Clock>, tasks: &TaskTracker) -> 
 
 /// Reads a file that only this user may read, or makes it; the second of two makers reads the first one's.
 fn kept_file(path: &Path, make: impl FnOnce() -> Result<String>) -> Result<(String, bool)> {
-    if let Ok(text) = fs::read_to_string(path) {
-        return Ok((text.trim().to_owned(), false));
+    match fs::read_to_string(path) {
+        Ok(text) => return Ok((text.trim().to_owned(), false)),
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) => {
+            let named = format!("THREADKEEP_DATA: {} cannot be read", path.display());
+            return Err(error).context(named);
+        }
     }
     let named = || format!("THREADKEEP_DATA: {} cannot be made", path.display());
     if let Some(folder) = path.parent() {
@@ -127,7 +132,15 @@ fn kept_secret(data: &Path) -> Result<Secret> {
         getrandom::fill(&mut random).map_err(|error| anyhow::anyhow!("no randomness: {error}"))?;
         Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
     };
-    kept_file(&data.join("secret.key"), make).map(|(text, _)| Secret::new(text))
+    let path = data.join("secret.key");
+    let (text, _) = kept_file(&path, make)?;
+    // As with THREADKEEP_SECRET: a short one can be guessed, and with it every cookie be made.
+    anyhow::ensure!(
+        text.len() >= 32,
+        "THREADKEEP_DATA: {} does not hold a secret of 32 bytes; remove the file to get a new one",
+        path.display()
+    );
+    Ok(Secret::new(text))
 }
 
 /// The local workspace, and `local.key`: an admin key of it that is known to the store.
@@ -147,7 +160,10 @@ async fn prepare_local(config: &Config, store: &dyn Store, clock: &dyn Clock) ->
     let found = match read_key(&text) {
         Some((named, hash)) => store.find_key(named, hash).await?.is_some(),
         None => {
-            anyhow::bail!("{} does not hold an API key; remove the file to get a new one", path.display())
+            anyhow::bail!(
+                "THREADKEEP_DATA: {} does not hold an API key; remove the file to get a new one",
+                path.display()
+            )
         }
     };
     if found {

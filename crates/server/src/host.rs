@@ -50,11 +50,15 @@ fn is_own_host(app: &App, host: &str) -> bool {
 
 /// Any port: whoever forwards one to here is on this machine.
 fn is_loopback(host: &str) -> bool {
-    let name = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-        Some((inside, after)) if after.is_empty() || after.starts_with(':') => inside,
+    let (name, port) = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((inside, "")) => (inside, None),
+        Some((inside, after)) if after.starts_with(':') => (inside, Some(&after[1..])),
         Some(_) => return false,
-        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
+        None => host.rsplit_once(':').map_or((host, None), |(name, port)| (name, Some(port))),
     };
+    if port.is_some_and(|port| port.parse::<u16>().is_err()) {
+        return false;
+    }
     name.eq_ignore_ascii_case("localhost")
         || matches!(name.parse::<std::net::IpAddr>(), Ok(ip) if ip.is_loopback())
 }
@@ -78,6 +82,10 @@ mod tests {
             "0.0.0.0",
             "",
             "127.0.0.1@evil.example",
+            "localhost:80@evil.example",
+            "localhost:80.evil.example",
+            "[::1]:80@evil.example",
+            "localhost:",
         ] {
             assert!(!is_loopback(host), "{host}");
         }

@@ -12,6 +12,7 @@ pub mod jsonapi;
 mod limit;
 mod listen;
 pub mod observe;
+mod patience;
 mod problem;
 pub mod router;
 mod routes;

@@ -11,6 +11,7 @@ use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 
+use crate::patience::Patience;
 use crate::state::AppState;
 
 const MAX_HEAD_BYTES: usize = 32 * 1024;
@@ -44,7 +45,8 @@ pub async fn listen(
         // Small writes of a stream must not wait for each other.
         let _ = stream.set_nodelay(true);
         let service = TowerToHyperService::new(router.clone());
-        let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service).into_owned();
+        let stream = TokioIo::new(Patience::new(stream, HEAD_TIMEOUT));
+        let connection = builder.serve_connection_with_upgrades(stream, service).into_owned();
         let watched = graceful.watch(connection);
         tracker.spawn(async move {
             if let Err(error) = watched.await {

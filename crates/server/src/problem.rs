@@ -148,6 +148,7 @@ impl From<Problem> for ApiError {
             title: problem.title,
             detail: problem.detail,
             source: problem.source,
+            meta: problem.extra,
         }
     }
 }
@@ -157,6 +158,7 @@ impl From<ApiError> for Problem {
         let status = StatusCode::from_u16(error.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let mut problem = Self::new(status, error.code, error.title, error.detail);
         problem.source = error.source;
+        problem.extra = error.meta;
         problem
     }
 }
@@ -220,7 +222,7 @@ impl IntoResponse for ErrorDocument {
 }
 
 /// Whether a path is one of the `chat_conversation` resource's own: collection, item, restore.
-fn speaks_jsonapi(path: &str) -> bool {
+pub(crate) fn speaks_jsonapi(path: &str) -> bool {
     let Some(rest) = path.strip_prefix("/v1/chat-conversations") else { return false };
     let mut parts = rest.split('/').skip(1);
     match (rest.is_empty() || rest.starts_with('/'), parts.next(), parts.next(), parts.next()) {

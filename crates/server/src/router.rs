@@ -9,6 +9,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::extract::caller::authenticate;
+use crate::jsonapi::schema::{ErrorsDocument, ProblemDocument};
 use crate::problem::{self, Problem};
 use crate::routes::{api_keys, audit, conversations, health, home, members, openapi, session, workspaces};
 use crate::state::AppState;
@@ -19,7 +20,12 @@ use crate::{host, observe};
     title = "Threadkeep",
     description = "A conversation server for AI assistants. Authenticate with `Authorization: Bearer`, a user's token or an API key.",
     license(name = "Apache-2.0", identifier = "Apache-2.0")
-))]
+), tags(
+    (name = "conversations", description = "The `chat_conversation` resource, JSON:API 1.1"),
+    (name = "workspaces", description = "Who may do what"),
+    (name = "session", description = "The browser's session"),
+    (name = "operating", description = "For whoever runs the server")
+), components(schemas(ErrorsDocument, ProblemDocument)))]
 struct Api;
 
 /// Routes that ask for no credential.
@@ -64,13 +70,16 @@ pub fn router(app: &AppState) -> Router {
         .with_state(app.clone())
 }
 
-/// The description of every route, and whether it asks for a credential.
+/// The description of every route, and of the credential that it asks for.
 pub fn openapi() -> utoipa::openapi::OpenApi {
     let (_, open) = open().split_for_parts();
-    let (_, guarded) = guarded().split_for_parts();
+    let (_, mut guarded) = guarded().split_for_parts();
+    openapi::guard(&mut guarded);
     let mut api = Api::openapi();
     api.merge(open);
     api.merge(guarded);
+    openapi::add_credentials(&mut api);
+    openapi::describe_failures(&mut api);
     api
 }
 

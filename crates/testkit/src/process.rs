@@ -25,6 +25,7 @@ pub struct ServerProcess {
     child: Child,
     address: String,
     output: Arc<Mutex<String>>,
+    stdout: Arc<Mutex<String>>,
     readers: [JoinHandle<()>; 2],
 }
 
@@ -35,26 +36,26 @@ impl ServerProcess {
     /// # Errors
     /// Where the server ends, or says no address, within 20 seconds; the error holds what it wrote.
     pub async fn start(binary: &Path, env: &[(&str, &str)], data: &Path) -> anyhow::Result<Self> {
-        let mut command = Command::new(binary);
-        command.arg("serve").current_dir(data).env_clear();
-        command.envs(KEPT.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
-        command.env("THREADKEEP_LISTEN", "127.0.0.1:0").env("THREADKEEP_DATA", data);
-        command.envs(env.iter().copied());
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-        let mut child = command.spawn().with_context(|| format!("cannot start {}", binary.display()))?;
+        let mut command = command(binary, env, data);
+        let mut child =
+            command.arg("serve").spawn().with_context(|| format!("cannot start {}", binary.display()))?;
 
-        let output = Arc::new(Mutex::new(String::new()));
+        let (output, stdout) = (Arc::new(Mutex::new(String::new())), Arc::new(Mutex::new(String::new())));
         let (lines, mut said) = unbounded_channel();
         let readers = [
-            follow(child.stdout.take().context("no stdout")?, &output, lines.clone()),
-            follow(child.stderr.take().context("no stderr")?, &output, lines),
+            follow(
+                child.stdout.take().context("no stdout")?,
+                vec![output.clone(), stdout.clone()],
+                lines.clone(),
+            ),
+            follow(child.stderr.take().context("no stderr")?, vec![output.clone()], lines),
         ];
         let found = tokio::time::timeout(START, first_address(&mut said, env)).await;
         let output_now = || text(&output);
         let address = found
             .with_context(|| format!("no address after {} s; it wrote:\n{}", START.as_secs(), output_now()))?
             .with_context(|| format!("the server ended without an address; it wrote:\n{}", output_now()))?;
-        Ok(Self { child, address, output, readers })
+        Ok(Self { child, address, output, stdout, readers })
     }
 
     /// Scheme, host and port, without a slash at the end.
@@ -75,6 +76,29 @@ impl ServerProcess {
         text(&self.output)
     }
 
+    /// The part of `output` that went to stdout.
+    #[must_use]
+    pub fn stdout(&self) -> String {
+        text(&self.stdout)
+    }
+
+    /// The process, as long as it was not waited for.
+    #[must_use]
+    pub fn pid(&self) -> Option<u32> {
+        self.child.id()
+    }
+
+    /// Sends a signal and does not wait.
+    ///
+    /// # Errors
+    /// Where the operating system refuses.
+    pub fn signal(&self, signal: Signal) -> anyhow::Result<()> {
+        match self.child.id() {
+            Some(id) => Ok(kill(Pid::from_raw(i32::try_from(id)?), signal)?),
+            None => Ok(()),
+        }
+    }
+
     /// Ends the server without any warning, and waits until it is gone and its output complete.
     ///
     /// # Errors
@@ -89,13 +113,15 @@ impl ServerProcess {
     /// # Errors
     /// Where it is still there after 30 seconds; dropping the value kills it then.
     pub async fn terminate(&mut self) -> anyhow::Result<ExitStatus> {
-        if let Some(id) = self.child.id() {
-            kill(Pid::from_raw(i32::try_from(id)?), Signal::SIGTERM)?;
-        }
+        self.signal(Signal::SIGTERM)?;
         self.ended().await
     }
 
-    async fn ended(&mut self) -> anyhow::Result<ExitStatus> {
+    /// Waits until the server is gone and its output complete.
+    ///
+    /// # Errors
+    /// Where it is still there after 30 seconds.
+    pub async fn ended(&mut self) -> anyhow::Result<ExitStatus> {
         let ending = async {
             let status = self.child.wait().await?;
             for reader in &mut self.readers {
@@ -110,19 +136,33 @@ impl ServerProcess {
     }
 }
 
+/// A command line of the binary in the folder `data`, in an environment of its own; the server's settings for
+/// a test, and `env` on top of them (an empty value unsets one). Killed when dropped.
+#[must_use]
+pub fn command(binary: &Path, env: &[(&str, &str)], data: &Path) -> Command {
+    let mut command = Command::new(binary);
+    command.current_dir(data).env_clear();
+    command.envs(KEPT.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
+    command.env("THREADKEEP_LISTEN", "127.0.0.1:0").env("THREADKEEP_DATA", data);
+    command.envs(env.iter().copied());
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+    command
+}
+
 #[expect(clippy::disallowed_methods, reason = "the task ends with its stream, which ends with the server")]
 fn follow(
     stream: impl AsyncRead + Unpin + Send + 'static,
-    output: &Arc<Mutex<String>>,
+    outputs: Vec<Arc<Mutex<String>>>,
     lines: UnboundedSender<String>,
 ) -> JoinHandle<()> {
-    let output = Arc::clone(output);
     let reading = async move {
         let mut stream = BufReader::new(stream).lines();
         while let Ok(Some(line)) = stream.next_line().await {
-            let mut output = output.lock().unwrap_or_else(PoisonError::into_inner);
-            output.push_str(&line);
-            output.push('\n');
+            for output in &outputs {
+                let mut output = output.lock().unwrap_or_else(PoisonError::into_inner);
+                output.push_str(&line);
+                output.push('\n');
+            }
             // Nobody listens once the address is known; the pipe is read on, or the server would block.
             let _ = lines.send(line);
         }

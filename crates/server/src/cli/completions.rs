@@ -14,7 +14,10 @@ pub(super) fn command() -> Command {
 
 pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode> {
     if let Some(shell) = matches.get_one::<Shell>("shell") {
-        generate(*shell, &mut super::command(), "threadkeep", &mut std::io::stdout());
+        let mut script = Vec::new();
+        generate(*shell, &mut super::command(), "threadkeep", &mut script);
+        // The generator itself panics when its reader goes away.
+        super::say(String::from_utf8_lossy(&script).trim_end());
     }
     Ok(ExitCode::SUCCESS)
 }

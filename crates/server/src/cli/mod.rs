@@ -13,6 +13,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{ArgMatches, Command};
+use nix::sys::stat::{Mode, umask};
 
 use crate::config::{Config, load};
 
@@ -40,6 +41,8 @@ pub fn main(
     args: impl IntoIterator<Item = OsString>,
     env: impl Iterator<Item = (OsString, OsString)>,
 ) -> ExitCode {
+    // What this process makes is for its user alone, the files that SQLite puts beside its own too.
+    umask(Mode::S_IRWXG | Mode::S_IRWXO);
     let matches = match command().try_get_matches_from(args) {
         Ok(matches) => matches,
         Err(error) => {
@@ -66,7 +69,7 @@ fn dispatch(matches: &ArgMatches, env: Env) -> Result<ExitCode> {
         "config" => config::run(&config, sub),
         "serve" => block_on(serve::run(config)),
         "keys" => block_on(keys::run(config, sub.clone())),
-        "migrate" => block_on(migrate::run(config)),
+        "migrate" => block_on(migrate::run(config, sub.clone())),
         _ => block_on(doctor::run(config, sub.clone())),
     }
 }

@@ -14,7 +14,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::say;
-use crate::config::{Blobs, Config, flags};
+use crate::config::{Blobs, Config, Source, flags};
 use crate::{Server, boot, observe};
 
 pub(super) fn command() -> Command {
@@ -26,21 +26,27 @@ pub(super) fn command() -> Command {
 
 pub(super) async fn run(config: Config) -> Result<ExitCode> {
     observe::start_logging(config.log_format);
-    check_blobs(&config.blobs)?;
+    check_blobs(&config)?;
     let store = boot::open_store(&config, Use::Serve).await?;
     let listener = TcpListener::bind(config.listen)
         .await
         .with_context(|| format!("THREADKEEP_LISTEN: cannot listen on {}", config.listen))?;
     let server = Server::prepare(&config, store, Arc::new(SystemClock), listener).await?;
+    // Before the line that says it: whoever reads it may ask for the stop at once.
+    let stop = stop_signal()?;
     say(&format!("Threadkeep {} is ready: {}", env!("CARGO_PKG_VERSION"), server.address()));
-    server.run(stop_signal()?).await;
+    server.run(stop).await;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Files of the embedded default must have a folder that can be written.
-fn check_blobs(blobs: &Blobs) -> Result<()> {
-    let Blobs::Folder(folder) = blobs else { return Ok(()) };
-    let named = || format!("THREADKEEP_BLOB_URL: the folder {} cannot be used", folder.display());
+fn check_blobs(config: &Config) -> Result<()> {
+    let Blobs::Folder(folder) = &config.blobs else { return Ok(()) };
+    let setting = match config.source("blob_url") {
+        Source::Default => "THREADKEEP_DATA",
+        _ => "THREADKEEP_BLOB_URL",
+    };
+    let named = || format!("{setting}: the folder {} cannot be used", folder.display());
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).with_context(named)?;
     let probe = folder.join(".probe");
     match fs::write(&probe, b"").and_then(|()| fs::remove_file(&probe)) {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use axum::body::HttpBody as _;
 use axum::extract::{FromRequest, Request};
 use axum::http::{StatusCode, header};
 use bytes::Bytes;
@@ -23,6 +24,10 @@ impl FromRequest<AppState> for Body {
 
     async fn from_request(request: Request, app: &AppState) -> Result<Self, Problem> {
         let limit = app.limits.max_body_bytes as usize;
+        // What is announced as too large is not waited for.
+        if request.body().size_hint().lower() > limit as u64 {
+            return Err(too_large(limit));
+        }
         let reading = Limited::new(request.into_body(), limit).collect();
         match tokio::time::timeout(READ_TIMEOUT, reading).await {
             Ok(Ok(body)) => Ok(Self(body.to_bytes())),

@@ -87,12 +87,19 @@ async fn identify(app: &AppState, method: &Method, headers: &HeaderMap) -> Resul
         Some(token) => user(app, token).await?,
         None => browser(app, method, headers)?,
     };
-    Ok(Caller {
-        app: Arc::clone(app),
-        credential,
-        header_workspace: workspace_header(headers)?,
-        acting_for: acting_for(headers)?,
-    })
+    let acting_for = acting_for(headers)?;
+    if acting_for.as_deref().is_some_and(|user| !may_act_for(&credential, user)) {
+        return Err(Problem::forbidden("Only a service key may act for another user."));
+    }
+    Ok(Caller { app: Arc::clone(app), credential, header_workspace: workspace_header(headers)?, acting_for })
+}
+
+/// Everyone may name themselves; whether a service key names a member is for the workspace to say.
+fn may_act_for(credential: &Credential, user: &str) -> bool {
+    match credential {
+        Credential::User { user: own, .. } => own == user,
+        Credential::Key(grant) => grant.key.role == Role::Service || grant.key.created_by == user,
+    }
 }
 
 /// The credential of the `Authorization` header; there may be one, and it must be a bearer.
@@ -231,12 +238,7 @@ impl Caller {
         let named = named.and(self.header_workspace)?.0;
         match &self.credential {
             Credential::Key(grant) => self.key_scope(grant, named).await,
-            Credential::User { user, .. } => {
-                if self.acting_for.as_deref().is_some_and(|other| other != user) {
-                    return Err(Problem::forbidden("Only a service key may act for another user."));
-                }
-                self.user_scope(user, named).await
-            }
+            Credential::User { user, .. } => self.user_scope(user, named).await,
         }
     }
 
@@ -291,7 +293,6 @@ impl Caller {
         };
         match (&self.acting_for, role) {
             (None, Role::Service) => scope.user = format!("key:{}", grant.key.id),
-            (None, _) => {}
             (Some(user), Role::Service) => {
                 let member = self.app.store.find_member(&scope, user).await?.ok_or_else(|| {
                     Problem::forbidden("Threadkeep-User names nobody in this workspace.")
@@ -300,8 +301,8 @@ impl Caller {
                 scope.user = member.user;
                 scope.role = member.role;
             }
-            (Some(user), _) if *user == scope.user => {}
-            (Some(_), _) => return Err(Problem::forbidden("Only a service key may act for another user.")),
+            // Others act as themselves.
+            (_, _) => {}
         }
         Ok(scope)
     }

@@ -3,6 +3,7 @@
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use crate::jsonapi::error::shown;
 use crate::jsonapi::params::decode;
@@ -19,9 +20,10 @@ pub struct Paging {
 }
 
 /// A page of a plain list.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub struct List<T> {
     pub data: Vec<T>,
+    /// The `after` of the page that follows; null on the last.
     pub next: Option<String>,
 }
 

@@ -2,6 +2,7 @@
 //! carries them. Every JSON:API failure of the server is built here.
 
 use serde::ser::{Serialize, SerializeMap, SerializeStruct, Serializer};
+use serde_json::{Map, Value};
 
 /// A request can be wrong in very many places; telling the first ones is enough, and bounds the answer.
 const MAX_ERRORS: usize = 50;
@@ -38,6 +39,8 @@ pub struct ApiError {
     pub title: &'static str,
     pub detail: String,
     pub source: Option<Source>,
+    /// What else helps the client: `limit`, `retry_after`.
+    pub meta: Map<String, Value>,
 }
 
 /// One constructor for each code: `name(source, detail)` where the request can be pointed at, `name(detail)`
@@ -49,15 +52,23 @@ macro_rules! errors {
     (@one $(#[$doc:meta])* $code:ident, source, $status:literal, $title:literal) => {
         $(#[$doc])*
         pub fn $code(source: Source, detail: impl Into<String>) -> Self {
-            let (detail, source) = (detail.into(), Some(source));
-            Self { status: $status, code: stringify!($code), title: $title, detail, source }
+            Self { source: Some(source), ..errors!(@new $code, detail, $status, $title) }
         }
     };
     (@one $(#[$doc:meta])* $code:ident, plain, $status:literal, $title:literal) => {
         $(#[$doc])*
         pub fn $code(detail: impl Into<String>) -> Self {
-            let detail = detail.into();
-            Self { status: $status, code: stringify!($code), title: $title, detail, source: None }
+            errors!(@new $code, detail, $status, $title)
+        }
+    };
+    (@new $code:ident, $detail:ident, $status:literal, $title:literal) => {
+        Self {
+            status: $status,
+            code: stringify!($code),
+            title: $title,
+            detail: $detail.into(),
+            source: None,
+            meta: Map::new(),
         }
     };
 }
@@ -97,6 +108,9 @@ impl Serialize for ApiError {
         object.serialize_entry("detail", &self.detail)?;
         if let Some(source) = &self.source {
             object.serialize_entry("source", source)?;
+        }
+        if !self.meta.is_empty() {
+            object.serialize_entry("meta", &self.meta)?;
         }
         object.end()
     }
@@ -177,7 +191,7 @@ pub fn shown(input: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 

@@ -11,6 +11,7 @@ mod members;
 pub(crate) mod params;
 pub mod query;
 pub mod resource;
+pub mod schema;
 pub mod write;
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::workspaces::{check_name, path_id};
+use crate::extract::paging::List;
 use crate::extract::{Caller, JsonBody, Named, Paging};
 use crate::problem::Problem;
 use crate::state::AppState;
@@ -53,9 +54,9 @@ fn shape(key: ApiKey, scope: &Scope, text: Option<&Secret>) -> KeyView {
 }
 
 /// The workspace's keys, without their text.
-#[utoipa::path(get, path = "/v1/api-keys", tag = "workspaces",
+#[utoipa::path(get, path = "/v1/api-keys", operation_id = "list_api_keys", tag = "workspaces",
     params(("workspace" = Option<Uuid>, Query), ("limit" = Option<u32>, Query), ("after" = Option<String>, Query)),
-    responses((status = 200, description = "`{ data, next }`", body = [KeyView]), (status = 403)))]
+    responses((status = 200, description = "A page of them", body = List<KeyView>), (status = 403)))]
 pub async fn list(
     State(app): State<AppState>,
     caller: Caller,
@@ -69,7 +70,7 @@ pub async fn list(
 }
 
 /// Makes a key; this answer alone holds its text.
-#[utoipa::path(post, path = "/v1/api-keys", tag = "workspaces", params(("workspace" = Option<Uuid>, Query)),
+#[utoipa::path(post, path = "/v1/api-keys", operation_id = "create_api_key", tag = "workspaces", params(("workspace" = Option<Uuid>, Query)),
     request_body = CreateKey, responses((status = 201, body = KeyView), (status = 403)))]
 pub async fn create(
     State(app): State<AppState>,
@@ -93,7 +94,7 @@ pub async fn create(
 }
 
 /// Removes a key, which stops working at once.
-#[utoipa::path(delete, path = "/v1/api-keys/{id}", tag = "workspaces",
+#[utoipa::path(delete, path = "/v1/api-keys/{id}", operation_id = "remove_api_key", tag = "workspaces",
     params(("id" = Uuid, Path), ("workspace" = Option<Uuid>, Query)),
     responses((status = 204), (status = 403), (status = 404)))]
 pub async fn remove(

@@ -8,6 +8,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
+use crate::extract::paging::List;
 use crate::extract::{Caller, Named, Paging};
 use crate::problem::Problem;
 use crate::state::AppState;
@@ -40,9 +41,9 @@ fn shape(entry: AuditEntry) -> AuditView {
 }
 
 /// Every change of who may do what, oldest first.
-#[utoipa::path(get, path = "/v1/audit", tag = "workspaces",
+#[utoipa::path(get, path = "/v1/audit", operation_id = "list_audit", tag = "workspaces",
     params(("workspace" = Option<Uuid>, Query), ("limit" = Option<u32>, Query), ("after" = Option<String>, Query)),
-    responses((status = 200, description = "`{ data, next }`", body = [AuditView]), (status = 403)))]
+    responses((status = 200, description = "A page of them", body = List<AuditView>), (status = 403)))]
 pub async fn list(
     State(app): State<AppState>,
     caller: Caller,

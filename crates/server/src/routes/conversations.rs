@@ -25,6 +25,7 @@ use crate::jsonapi::field::Field;
 use crate::jsonapi::media::{MEDIA_TYPE, check_accept, check_content_type};
 use crate::jsonapi::query::{ListPage, ListQuery, RetrieveQuery, View, WriteQuery};
 use crate::jsonapi::resource::{self, Shown};
+use crate::jsonapi::schema::{ConversationDocument, ConversationListDocument, ConversationWriteDocument};
 use crate::jsonapi::write::Document;
 use crate::problem::Problem;
 use crate::state::{App, AppState};
@@ -81,19 +82,21 @@ async fn body(request: Request, app: &AppState) -> Result<bytes::Bytes, Failure>
     Ok(bytes)
 }
 
-/// Closes a document about one conversation, with its workspace where that was asked for.
+/// Closes a document, with the workspace where that was asked for and a resource is there to link to it.
 async fn finish(
     app: &App,
     scope: &Scope,
     view: &View,
-    document: Document,
+    (document, empty): (Document, bool),
     links: Links<'_>,
 ) -> Result<Vec<u8>, Problem> {
-    let document = if view.include_workspace {
-        let workspace = app.store.find_workspace(scope).await?.ok_or_else(Problem::not_found)?;
-        document.including(|items| resource::add_workspace(items, &workspace, scope, view))
-    } else {
-        document
+    let document = match (view.include_workspace, empty) {
+        (false, _) => document,
+        (true, true) => document.including(|_| {}),
+        (true, false) => {
+            let workspace = app.store.find_workspace(scope).await?.ok_or_else(Problem::not_found)?;
+            document.including(|items| resource::add_workspace(items, &workspace, scope, view))
+        }
     };
     Ok(document.finish(links, None))
 }
@@ -111,7 +114,7 @@ async fn answer_one(
     let shown = Shown { conversation, messages, meta: None };
     let document = resource::one(&shown, view, &app.public_url);
     let link = resource::self_link(&app.public_url, conversation.id);
-    let bytes = finish(app, scope, view, document, &[("self", Some(&link))]).await?;
+    let bytes = finish(app, scope, view, (document, false), &[("self", Some(&link))]).await?;
     let headers =
         [(header::CONTENT_TYPE, MEDIA_TYPE.to_owned()), (header::ETAG, etag::of(conversation.version))];
     Ok((status, headers, bytes).into_response())
@@ -126,7 +129,7 @@ async fn all_messages(app: &App, scope: &Scope, view: &View, id: Uuid) -> Result
 }
 
 /// Conversations, newest first unless sorted or searched.
-#[utoipa::path(get, path = "/v1/chat-conversations", tag = "conversations", params(
+#[utoipa::path(get, path = "/v1/chat-conversations", operation_id = "list_conversations", tag = "conversations", params(
     ("fields[chat_conversation]" = Option<String>, Query, description = "Comma list; `messages` and `context` only when asked for"),
     ("fields[workspace]" = Option<String>, Query), ("include" = Option<String>, Query, description = "`workspace`"),
     ("sort" = Option<String>, Query, description = "`-updated_at` (default), `updated_at`, `created_at`, `title`, each with or without `-`"),
@@ -136,7 +139,7 @@ async fn all_messages(app: &App, scope: &Scope, view: &View, id: Uuid) -> Result
     ("filter[kind]" = Option<String>, Query), ("filter[agent]" = Option<String>, Query),
     ("filter[query]" = Option<String>, Query, description = "Words, the last of each run as prefix"),
     ("filter[deleted]" = Option<bool>, Query), ("timeZone" = Option<String>, Query, description = "IANA name; groups by the reader's dates")),
-    responses((status = 200, description = "A JSON:API list", content_type = "application/vnd.api+json"), (status = 400), (status = 406)))]
+    responses((status = 200, description = "A page of conversations", content_type = "application/vnd.api+json", body = ConversationListDocument), (status = 400), (status = 406)))]
 pub async fn list(
     State(app): State<AppState>,
     caller: Caller,
@@ -155,7 +158,11 @@ pub async fn list(
 
     let mut threads = Vec::new();
     for found in &page.items {
-        threads.push(all_messages(&app, &scope, &query.view, found.conversation.id).await?);
+        threads.push(match all_messages(&app, &scope, &query.view, found.conversation.id).await {
+            // Deleted, or since the page was read: its messages are gone with it.
+            Err(StoreError::NotFound) => Vec::new(),
+            messages => messages?,
+        });
     }
     let searched = matches!(query.page, ListPage::Search { .. });
     let shown = page.items.iter().zip(&threads).map(|(found, messages)| Shown {
@@ -166,7 +173,7 @@ pub async fn list(
     let document = resource::many(shown, &query.view, &app.public_url);
     let own = resource::request_link(&app.public_url, &raw);
     let links = [("self", Some(own.as_str())), ("prev", prev.as_deref()), ("next", next.as_deref())];
-    let bytes = finish(&app, &scope, &query.view, document, &links).await?;
+    let bytes = finish(&app, &scope, &query.view, (document, page.items.is_empty()), &links).await?;
     Ok((StatusCode::OK, [(header::CONTENT_TYPE, MEDIA_TYPE)], bytes).into_response())
 }
 
@@ -244,12 +251,13 @@ fn sorted(page: Page<Conversation>, sort: Sort) -> Cursored {
 }
 
 /// One conversation with its messages, or a window of them.
-#[utoipa::path(get, path = "/v1/chat-conversations/{id}", tag = "conversations", params(
-    ("id" = Uuid, Path), ("fields[chat_conversation]" = Option<String>, Query), ("fields[workspace]" = Option<String>, Query),
+#[utoipa::path(get, path = "/v1/chat-conversations/{id}", operation_id = "get_conversation", tag = "conversations", params(
+    ("id" = Uuid, Path), ("If-None-Match" = Option<String>, Header),
+    ("fields[chat_conversation]" = Option<String>, Query), ("fields[workspace]" = Option<String>, Query),
     ("include" = Option<String>, Query), ("workspace" = Option<Uuid>, Query),
     ("page[messages]" = Option<u32>, Query, description = "At most so many, the newest"),
     ("page[messages_before]" = Option<Uuid>, Query, description = "Only those before this message")),
-    responses((status = 200, description = "The conversation", content_type = "application/vnd.api+json"), (status = 304), (status = 404)))]
+    responses((status = 200, description = "The conversation", content_type = "application/vnd.api+json", body = ConversationDocument), (status = 304), (status = 404), (status = 406)))]
 pub async fn retrieve(
     State(app): State<AppState>,
     caller: Caller,
@@ -264,10 +272,22 @@ pub async fn retrieve(
         query.view.fields.has(Field::Messages).then_some(match (query.messages, query.messages_before) {
             (None, None) => Window::All,
             (Some(limit), None) => Window::Newest { limit },
-            (limit, Some(message)) => Window::Before { message, limit: limit.unwrap_or(usize::MAX >> 1) },
+            (limit, Some(message)) => Window::Before { message, limit: limit.unwrap_or(u32::MAX as usize) },
         });
-    let thread = app.store.get_thread(&scope, path_id(&id)?, window).await?;
-    if etag::not_modified(&headers, thread.conversation.version) {
+    let id = path_id(&id)?;
+    let thread = match app.store.get_thread(&scope, id, window).await {
+        Err(StoreError::NotFound) if query.messages_before.is_some() => {
+            // Where the conversation is there, it is the message that is not.
+            app.store.get_thread(&scope, id, None).await?;
+            let detail = "page[messages_before] must be the id of a message of this conversation.";
+            return Err(
+                ApiError::invalid_parameter(Source::parameter("page[messages_before]"), detail).into()
+            );
+        }
+        thread => thread?,
+    };
+    // An included workspace changes without the conversation's version.
+    if !query.view.include_workspace && etag::not_modified(&headers, thread.conversation.version) {
         let tag = [(header::ETAG, etag::of(thread.conversation.version))];
         return Ok((StatusCode::NOT_MODIFIED, tag).into_response());
     }
@@ -275,11 +295,11 @@ pub async fn retrieve(
 }
 
 /// Creates a conversation, under the client's own id where it brings one.
-#[utoipa::path(post, path = "/v1/chat-conversations", tag = "conversations",
-    params(("workspace" = Option<Uuid>, Query), ("include" = Option<String>, Query)),
-    request_body(content = Object, content_type = "application/vnd.api+json"),
-    responses((status = 201, description = "The conversation", content_type = "application/vnd.api+json"),
-        (status = 400), (status = 403), (status = 409), (status = 415), (status = 422)))]
+#[utoipa::path(post, path = "/v1/chat-conversations", operation_id = "create_conversation", tag = "conversations",
+    params(("workspace" = Option<Uuid>, Query), ("fields[chat_conversation]" = Option<String>, Query), ("fields[workspace]" = Option<String>, Query), ("include" = Option<String>, Query)),
+    request_body(content = ConversationWriteDocument, content_type = "application/vnd.api+json"),
+    responses((status = 201, description = "The conversation", content_type = "application/vnd.api+json", body = ConversationDocument),
+        (status = 400), (status = 403), (status = 404), (status = 406), (status = 409), (status = 415), (status = 422)))]
 pub async fn create(
     State(app): State<AppState>,
     caller: Caller,
@@ -309,11 +329,12 @@ pub async fn create(
 }
 
 /// Changes what the client may change, whole or not at all.
-#[utoipa::path(patch, path = "/v1/chat-conversations/{id}", tag = "conversations",
-    params(("id" = Uuid, Path), ("workspace" = Option<Uuid>, Query), ("If-Match" = Option<String>, Header)),
-    request_body(content = Object, content_type = "application/vnd.api+json"),
-    responses((status = 200, description = "The conversation", content_type = "application/vnd.api+json"),
-        (status = 400), (status = 403), (status = 404), (status = 409), (status = 412), (status = 415), (status = 422)))]
+#[utoipa::path(patch, path = "/v1/chat-conversations/{id}", operation_id = "update_conversation", tag = "conversations",
+    params(("id" = Uuid, Path), ("workspace" = Option<Uuid>, Query), ("If-Match" = Option<String>, Header),
+        ("fields[chat_conversation]" = Option<String>, Query), ("fields[workspace]" = Option<String>, Query), ("include" = Option<String>, Query)),
+    request_body(content = ConversationWriteDocument, content_type = "application/vnd.api+json"),
+    responses((status = 200, description = "The conversation", content_type = "application/vnd.api+json", body = ConversationDocument),
+        (status = 400), (status = 403), (status = 404), (status = 406), (status = 409), (status = 412), (status = 415), (status = 422)))]
 pub async fn update(
     State(app): State<AppState>,
     caller: Caller,
@@ -338,9 +359,10 @@ pub async fn update(
 }
 
 /// Deletes a conversation; `restore` undoes it until it is purged.
-#[utoipa::path(delete, path = "/v1/chat-conversations/{id}", tag = "conversations",
-    params(("id" = Uuid, Path), ("workspace" = Option<Uuid>, Query), ("If-Match" = Option<String>, Header)),
-    responses((status = 204), (status = 403), (status = 404), (status = 412)))]
+#[utoipa::path(delete, path = "/v1/chat-conversations/{id}", operation_id = "delete_conversation", tag = "conversations",
+    params(("id" = Uuid, Path), ("workspace" = Option<Uuid>, Query), ("If-Match" = Option<String>, Header),
+        ("fields[chat_conversation]" = Option<String>, Query), ("fields[workspace]" = Option<String>, Query), ("include" = Option<String>, Query)),
+    responses((status = 204), (status = 403), (status = 404), (status = 406), (status = 412)))]
 pub async fn delete(
     State(app): State<AppState>,
     caller: Caller,
@@ -361,9 +383,10 @@ pub async fn delete(
 }
 
 /// Undoes a delete.
-#[utoipa::path(post, path = "/v1/chat-conversations/{id}/restore", tag = "conversations",
-    params(("id" = Uuid, Path), ("workspace" = Option<Uuid>, Query)),
-    responses((status = 200, description = "The conversation", content_type = "application/vnd.api+json"), (status = 404)))]
+#[utoipa::path(post, path = "/v1/chat-conversations/{id}/restore", operation_id = "restore_conversation", tag = "conversations",
+    params(("id" = Uuid, Path), ("workspace" = Option<Uuid>, Query),
+        ("fields[chat_conversation]" = Option<String>, Query), ("fields[workspace]" = Option<String>, Query), ("include" = Option<String>, Query)),
+    responses((status = 200, description = "The conversation", content_type = "application/vnd.api+json", body = ConversationDocument), (status = 404), (status = 406)))]
 pub async fn restore(
     State(app): State<AppState>,
     caller: Caller,

@@ -9,14 +9,14 @@ use crate::problem::Problem;
 use crate::state::AppState;
 
 /// The process is up.
-#[utoipa::path(get, path = "/healthz", tag = "operating", responses((status = 200, description = "Up")))]
+#[utoipa::path(get, path = "/healthz", operation_id = "healthz", tag = "operating", responses((status = 200, description = "Up", body = Object)))]
 pub async fn healthz() -> Response {
     axum::Json(json!({ "status": "ok" })).into_response()
 }
 
 /// The database answers with the schema this binary knows, and the server is not draining.
-#[utoipa::path(get, path = "/readyz", tag = "operating",
-    responses((status = 200, description = "Ready"), (status = 503, description = "Not ready, or draining")))]
+#[utoipa::path(get, path = "/readyz", operation_id = "readyz", tag = "operating",
+    responses((status = 200, description = "Ready", body = Object), (status = 503, description = "Not ready, or draining")))]
 pub async fn readyz(State(app): State<AppState>) -> Result<Response, Problem> {
     if app.is_draining() {
         return Err(Problem::unavailable("The server is draining.", 1));
@@ -32,8 +32,8 @@ pub async fn readyz(State(app): State<AppState>) -> Result<Response, Problem> {
 }
 
 /// Prometheus text.
-#[utoipa::path(get, path = "/metrics", tag = "operating",
-    responses((status = 200, description = "Prometheus text", content_type = "text/plain")))]
+#[utoipa::path(get, path = "/metrics", operation_id = "metrics", tag = "operating",
+    responses((status = 200, description = "Prometheus text", content_type = "text/plain", body = String)))]
 pub async fn metrics(State(app): State<AppState>) -> Response {
     let text = app.metrics.render();
     (StatusCode::OK, [(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()

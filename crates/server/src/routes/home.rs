@@ -14,8 +14,8 @@ use crate::state::AppState;
 const LOCAL_SESSION: SignedDuration = SignedDuration::from_hours(30 * 24);
 
 /// What runs here.
-#[utoipa::path(get, path = "/", tag = "operating",
-    responses((status = 200, description = "A page for people", content_type = "text/html")))]
+#[utoipa::path(get, path = "/", operation_id = "home", tag = "operating",
+    responses((status = 200, description = "A page for people", content_type = "text/html", body = String)))]
 pub async fn home(State(app): State<AppState>) -> Response {
     let page = format!(
         "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>Threadkeep</title>\
@@ -44,7 +44,7 @@ fn escape(text: &str) -> String {
 }
 
 /// Logs the local browser in with the ticket of this start.
-#[utoipa::path(get, path = "/login", tag = "session", params(("ticket" = String, Query, description = "As printed at start")),
+#[utoipa::path(get, path = "/login", operation_id = "log_in", tag = "session", params(("ticket" = String, Query, description = "As printed at start")),
     responses((status = 303, description = "Logged in; on to /"), (status = 401, description = "Not this start's ticket")))]
 pub async fn login(State(app): State<AppState>, RawQuery(query): RawQuery) -> Result<Response, Problem> {
     let local = app.local.as_ref().ok_or_else(Problem::not_found)?;

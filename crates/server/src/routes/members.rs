@@ -11,6 +11,7 @@ use utoipa::ToSchema;
 
 use super::workspaces::path_id;
 use crate::extract::caller::is_user_id;
+use crate::extract::paging::List;
 use crate::extract::{Caller, JsonBody, Named, Paging};
 use crate::problem::Problem;
 use crate::state::AppState;
@@ -37,9 +38,9 @@ fn shape(member: Member) -> MemberView {
 }
 
 /// The members of a workspace, by user id.
-#[utoipa::path(get, path = "/v1/workspaces/{id}/members", tag = "workspaces",
+#[utoipa::path(get, path = "/v1/workspaces/{id}/members", operation_id = "list_members", tag = "workspaces",
     params(("id" = Uuid, Path), ("limit" = Option<u32>, Query), ("after" = Option<String>, Query)),
-    responses((status = 200, description = "`{ data, next }`", body = [MemberView]), (status = 404)))]
+    responses((status = 200, description = "A page of them", body = List<MemberView>), (status = 404)))]
 pub async fn list(
     State(app): State<AppState>,
     caller: Caller,
@@ -52,7 +53,7 @@ pub async fn list(
 }
 
 /// Adds a member, or gives one another role.
-#[utoipa::path(post, path = "/v1/workspaces/{id}/members", tag = "workspaces", params(("id" = Uuid, Path)),
+#[utoipa::path(post, path = "/v1/workspaces/{id}/members", operation_id = "add_member", tag = "workspaces", params(("id" = Uuid, Path)),
     request_body = AddMember,
     responses((status = 201, body = MemberView), (status = 200, description = "Was a member already", body = MemberView),
         (status = 403), (status = 404), (status = 409, description = "The last admin")))]
@@ -82,7 +83,7 @@ pub async fn add(
 }
 
 /// Removes a member, whose keys stop working.
-#[utoipa::path(delete, path = "/v1/workspaces/{id}/members/{user}", tag = "workspaces",
+#[utoipa::path(delete, path = "/v1/workspaces/{id}/members/{user}", operation_id = "remove_member", tag = "workspaces",
     params(("id" = Uuid, Path), ("user" = String, Path)),
     responses((status = 204), (status = 403), (status = 404), (status = 409, description = "The last admin")))]
 pub async fn remove(

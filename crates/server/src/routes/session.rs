@@ -39,13 +39,13 @@ fn whoami(caller: &Caller) -> Result<Whoami, Problem> {
 }
 
 /// Who am I?
-#[utoipa::path(get, path = "/v1/session", tag = "session", responses((status = 200, body = Whoami)))]
+#[utoipa::path(get, path = "/v1/session", operation_id = "get_session", tag = "session", responses((status = 200, body = Whoami)))]
 pub async fn show(caller: Caller, _: Paging) -> Result<Response, Problem> {
     Ok(axum::Json(whoami(&caller)?).into_response())
 }
 
 /// Exchanges a user's token for a cookie that ends when the token does.
-#[utoipa::path(post, path = "/v1/session", tag = "session", responses((status = 201, body = Whoami)))]
+#[utoipa::path(post, path = "/v1/session", operation_id = "create_session", tag = "session", responses((status = 201, body = Whoami)))]
 pub async fn create(State(app): State<AppState>, caller: Caller) -> Result<Response, Problem> {
     let (user, org, expires_at) = caller
         .person()
@@ -57,7 +57,7 @@ pub async fn create(State(app): State<AppState>, caller: Caller) -> Result<Respo
 }
 
 /// Ends the browser's session.
-#[utoipa::path(delete, path = "/v1/session", tag = "session", responses((status = 204, description = "Ended")))]
+#[utoipa::path(delete, path = "/v1/session", operation_id = "end_session", tag = "session", responses((status = 204, description = "Ended")))]
 pub async fn remove(State(app): State<AppState>, _: Caller) -> Result<Response, Problem> {
     let cookie = HeaderValue::from_str(&clear_cookie(&app.public_url)).map_err(|_| Problem::internal())?;
     Ok((StatusCode::NO_CONTENT, [(header::SET_COOKIE, cookie)]).into_response())

@@ -72,9 +72,9 @@ pub(super) fn path_id(text: &str) -> Result<Uuid, Problem> {
 }
 
 /// The workspaces that the caller is in.
-#[utoipa::path(get, path = "/v1/workspaces", tag = "workspaces",
+#[utoipa::path(get, path = "/v1/workspaces", operation_id = "list_workspaces", tag = "workspaces",
     params(("limit" = Option<u32>, Query), ("after" = Option<String>, Query)),
-    responses((status = 200, description = "`{ data, next }`", body = [WorkspaceView])))]
+    responses((status = 200, description = "A page of them", body = List<WorkspaceView>)))]
 pub async fn list(State(app): State<AppState>, caller: Caller, paging: Paging) -> Result<Response, Problem> {
     let after = paging.after()?;
     if let Some((user, ..)) = caller.person() {
@@ -90,7 +90,7 @@ pub async fn list(State(app): State<AppState>, caller: Caller, paging: Paging) -
 }
 
 /// Makes a workspace in the caller's org, with the caller as its admin.
-#[utoipa::path(post, path = "/v1/workspaces", tag = "workspaces", request_body = CreateWorkspace,
+#[utoipa::path(post, path = "/v1/workspaces", operation_id = "create_workspace", tag = "workspaces", request_body = CreateWorkspace,
     responses((status = 201, body = WorkspaceView)))]
 pub async fn create(
     State(app): State<AppState>,
@@ -122,7 +122,7 @@ pub async fn create(
 }
 
 /// One workspace.
-#[utoipa::path(get, path = "/v1/workspaces/{id}", tag = "workspaces", params(("id" = Uuid, Path)),
+#[utoipa::path(get, path = "/v1/workspaces/{id}", operation_id = "get_workspace", tag = "workspaces", params(("id" = Uuid, Path)),
     responses((status = 200, body = WorkspaceView), (status = 404)))]
 pub async fn show(
     State(app): State<AppState>,
@@ -136,7 +136,7 @@ pub async fn show(
 }
 
 /// Renames a workspace or changes what new conversations start as.
-#[utoipa::path(patch, path = "/v1/workspaces/{id}", tag = "workspaces", params(("id" = Uuid, Path)),
+#[utoipa::path(patch, path = "/v1/workspaces/{id}", operation_id = "update_workspace", tag = "workspaces", params(("id" = Uuid, Path)),
     request_body = UpdateWorkspace, responses((status = 200, body = WorkspaceView), (status = 403), (status = 404)))]
 pub async fn update(
     State(app): State<AppState>,
@@ -155,7 +155,7 @@ pub async fn update(
 }
 
 /// Removes a workspace; with `cascade=true` its conversations go with it.
-#[utoipa::path(delete, path = "/v1/workspaces/{id}", tag = "workspaces",
+#[utoipa::path(delete, path = "/v1/workspaces/{id}", operation_id = "remove_workspace", tag = "workspaces",
     params(("id" = Uuid, Path), ("cascade" = Option<bool>, Query)),
     responses((status = 204), (status = 403), (status = 404), (status = 409, description = "It still holds conversations")))]
 pub async fn remove(

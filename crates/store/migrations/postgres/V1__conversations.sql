@@ -129,6 +129,7 @@ CREATE TABLE message_search (
     workspace_id    uuid NOT NULL,
     conversation_id uuid NOT NULL,
     message_id      uuid NOT NULL,
+    seq             bigint NOT NULL,
     created_at      timestamptz NOT NULL,
     words           tsvector NOT NULL,
     PRIMARY KEY (workspace_id, conversation_id, message_id),
@@ -136,6 +137,8 @@ CREATE TABLE message_search (
 );
 
 CREATE INDEX idx_message_search_words ON message_search USING gin (words);
+-- For words that are everywhere: the newest are found by walking back in time.
+CREATE INDEX idx_message_search_newest ON message_search (workspace_id, created_at DESC, message_id DESC);
 
 CREATE TABLE runs (
     workspace_id         uuid NOT NULL,
@@ -257,27 +260,29 @@ CREATE POLICY chat_conversations_scope ON chat_conversations TO threadkeep_app U
     )
 );
 
--- What belongs to a conversation is seen by those who see the conversation.
+-- What belongs to a conversation is seen by those who see the conversation. Not EXISTS, which PostgreSQL
+-- may turn into a hash of every conversation of the workspace; this looks the one up by its key.
 CREATE POLICY messages_scope ON messages TO threadkeep_app USING (
     workspace_id = (SELECT nullif(current_setting('threadkeep.workspace', true), '')::uuid)
-    AND EXISTS (
-        SELECT 1 FROM chat_conversations c
+    AND (
+        SELECT TRUE FROM chat_conversations c
         WHERE c.workspace_id = messages.workspace_id AND c.id = messages.conversation_id
     )
 );
 
+-- Compared as text, so that a search goes by the index of words and never by the workspace's rows.
 CREATE POLICY title_search_scope ON title_search TO threadkeep_app USING (
-    workspace_id = (SELECT nullif(current_setting('threadkeep.workspace', true), '')::uuid)
-    AND EXISTS (
-        SELECT 1 FROM chat_conversations c
+    workspace_id::text = (SELECT current_setting('threadkeep.workspace', true))
+    AND (
+        SELECT TRUE FROM chat_conversations c
         WHERE c.workspace_id = title_search.workspace_id AND c.id = title_search.conversation_id
     )
 );
 
 CREATE POLICY message_search_scope ON message_search TO threadkeep_app USING (
-    workspace_id = (SELECT nullif(current_setting('threadkeep.workspace', true), '')::uuid)
-    AND EXISTS (
-        SELECT 1 FROM chat_conversations c
+    workspace_id::text = (SELECT current_setting('threadkeep.workspace', true))
+    AND (
+        SELECT TRUE FROM chat_conversations c
         WHERE c.workspace_id = message_search.workspace_id AND c.id = message_search.conversation_id
     )
 );
@@ -294,8 +299,8 @@ CREATE POLICY runs_scope ON runs TO threadkeep_app USING (
     workspace_id = (SELECT nullif(current_setting('threadkeep.workspace', true), '')::uuid)
     AND (
         conversation_id IS NULL
-        OR EXISTS (
-            SELECT 1 FROM chat_conversations c
+        OR (
+            SELECT TRUE FROM chat_conversations c
             WHERE c.workspace_id = runs.workspace_id AND c.id = runs.conversation_id
         )
     )
@@ -303,15 +308,15 @@ CREATE POLICY runs_scope ON runs TO threadkeep_app USING (
 
 CREATE POLICY run_events_scope ON run_events TO threadkeep_app USING (
     workspace_id = (SELECT nullif(current_setting('threadkeep.workspace', true), '')::uuid)
-    AND EXISTS (SELECT 1 FROM runs r WHERE r.workspace_id = run_events.workspace_id AND r.id = run_events.run_id)
+    AND (SELECT TRUE FROM runs r WHERE r.workspace_id = run_events.workspace_id AND r.id = run_events.run_id)
 );
 
 CREATE POLICY files_scope ON files TO threadkeep_app USING (
     workspace_id = (SELECT nullif(current_setting('threadkeep.workspace', true), '')::uuid)
     AND (
         conversation_id IS NULL
-        OR EXISTS (
-            SELECT 1 FROM chat_conversations c
+        OR (
+            SELECT TRUE FROM chat_conversations c
             WHERE c.workspace_id = files.workspace_id AND c.id = files.conversation_id
         )
     )

@@ -3,8 +3,8 @@
 use bytes::BytesMut;
 use domain::audit::Action;
 use domain::conversation::{
-    Conversation, ConversationPatch, ConversationQuery, Kind, Mode, NewConversation, Page, PatchFault, Source,
-    Visibility, Write,
+    Conversation, ConversationPatch, ConversationQuery, Kind, Mode, NewConversation, Page, PatchFault,
+    Source, Visibility, Write,
 };
 use domain::message::Window;
 use domain::scope::Scope;
@@ -20,7 +20,11 @@ use crate::list::{self, Dialect, Sql, Value};
 use crate::store::Thread;
 
 impl ToSql for Value {
-    fn to_sql(&self, kind: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn std::error::Error + Sync + Send>> {
+    fn to_sql(
+        &self,
+        kind: &Type,
+        out: &mut BytesMut,
+    ) -> Result<IsNull, Box<dyn std::error::Error + Sync + Send>> {
         match self {
             Self::Uuid(id) => id.to_sql_checked(kind, out),
             Self::Text(text) => text.to_sql_checked(kind, out),
@@ -29,7 +33,9 @@ impl ToSql for Value {
     }
 
     fn accepts(kind: &Type) -> bool {
-        <Uuid as ToSql>::accepts(kind) || <String as ToSql>::accepts(kind) || <Timestamp as ToSql>::accepts(kind)
+        <Uuid as ToSql>::accepts(kind)
+            || <String as ToSql>::accepts(kind)
+            || <Timestamp as ToSql>::accepts(kind)
     }
 
     to_sql_checked!();
@@ -153,7 +159,12 @@ fn by_id(dialect: Dialect, scope: &Scope, id: Uuid, deleted: bool) -> Sql {
 }
 
 /// A conversation the scope may see, locked against other changes.
-async fn find_locked(tx: &Transaction, scope: &Scope, id: Uuid, deleted: bool) -> Result<Option<Conversation>> {
+async fn find_locked(
+    tx: &Transaction,
+    scope: &Scope,
+    id: Uuid,
+    deleted: bool,
+) -> Result<Option<Conversation>> {
     let mut sql = by_id(tx.dialect, scope, id, deleted);
     sql.text += " FOR NO KEY UPDATE OF c";
     tx.row(&sql.text, &params(&sql)).await?.map(|row| read(&row)).transpose()
@@ -184,7 +195,11 @@ pub(super) async fn get_thread(
     Ok(Thread { conversation, messages, has_before })
 }
 
-pub(super) async fn list(db: &Database, scope: &Scope, query: &ConversationQuery) -> Result<Page<Conversation>> {
+pub(super) async fn list(
+    db: &Database,
+    scope: &Scope,
+    query: &ConversationQuery,
+) -> Result<Page<Conversation>> {
     let sql = list::list(db.dialect, scope, query);
     let [rows] = db.read(&Settings::of(scope), [(&sql).into()]).await?;
     let rows = rows.iter().map(read).collect::<Result<_>>()?;
@@ -276,7 +291,12 @@ pub(super) async fn delete(
     Ok(())
 }
 
-pub(super) async fn restore(tx: &Transaction, scope: &Scope, id: Uuid, now: Timestamp) -> Result<Conversation> {
+pub(super) async fn restore(
+    tx: &Transaction,
+    scope: &Scope,
+    id: Uuid,
+    now: Timestamp,
+) -> Result<Conversation> {
     let Some(mut conversation) = find_locked(tx, scope, id, true).await? else {
         return get_locked(tx, scope, id).await;
     };

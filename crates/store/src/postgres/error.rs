@@ -30,9 +30,7 @@ pub(super) fn describe(error: &tokio_postgres::Error) -> String {
 fn is_unavailable(error: &tokio_postgres::Error) -> bool {
     match error.code() {
         // Connection trouble, out of disk, memory or connections, shutting down or starting, read-only.
-        Some(code) => {
-            ["08", "53", "57P", "25006", "58"].iter().any(|class| code.code().starts_with(class))
-        }
+        Some(code) => ["08", "53", "57P", "25006", "58"].iter().any(|class| code.code().starts_with(class)),
         None => error.is_closed() || error.source().is_some_and(|source| source.is::<std::io::Error>()),
     }
 }

@@ -42,7 +42,12 @@ pub(super) async fn create(tx: &Transaction, scope: &Scope, key: &ApiKey, hash: 
     audit::note(tx, scope, key.created_at, Action::KeyCreate, &key.id.to_string(), key.role.as_str()).await
 }
 
-pub(super) async fn list(db: &Database, scope: &Scope, after: Option<Uuid>, limit: usize) -> Result<Vec<ApiKey>> {
+pub(super) async fn list(
+    db: &Database,
+    scope: &Scope,
+    after: Option<Uuid>,
+    limit: usize,
+) -> Result<Vec<ApiKey>> {
     let text = format!(
         "SELECT id, name, role, created_by, created_at FROM api_keys WHERE {} AND id > $2 ORDER BY id LIMIT $3",
         inside(db.dialect, "workspace_id")

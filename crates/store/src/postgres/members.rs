@@ -17,7 +17,12 @@ fn read(row: &Row) -> Result<Member> {
     Ok(Member { user: row.try_get(0)?, role: read_role(row, 1)?, added_at: row.try_get(2)? })
 }
 
-pub(super) async fn list(db: &Database, scope: &Scope, after: Option<&str>, limit: usize) -> Result<Vec<Member>> {
+pub(super) async fn list(
+    db: &Database,
+    scope: &Scope,
+    after: Option<&str>,
+    limit: usize,
+) -> Result<Vec<Member>> {
     let text = format!(
         "SELECT user_id, role, added_at FROM members WHERE {} AND user_id > $2 ORDER BY user_id LIMIT $3",
         inside(db.dialect, "workspace_id")
@@ -41,7 +46,8 @@ pub(super) async fn find(db: &Database, scope: &Scope, user: &str) -> Result<Opt
 }
 
 async fn check_admin_left(tx: &Transaction, scope: &Scope) -> Result<()> {
-    let text = format!("SELECT 1 FROM members WHERE {} AND role = 'admin' LIMIT 1", tx.inside("workspace_id"));
+    let text =
+        format!("SELECT 1 FROM members WHERE {} AND role = 'admin' LIMIT 1", tx.inside("workspace_id"));
     tx.row(&text, &[&scope.workspace]).await?.map(|_| ()).ok_or(LAST_ADMIN)
 }
 

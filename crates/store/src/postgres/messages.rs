@@ -46,7 +46,7 @@ pub(super) async fn append(
         seq += 1;
         let text = plain_text(&message.content);
         insert(tx, scope, conversation, seq, message, &text).await?;
-        search::index_message(tx, scope, conversation, message, &text).await?;
+        search::index_message(tx, scope, conversation, seq, message, &text).await?;
         let from_user = message.role == MessageRole::User;
         thread.note_message(message.id, from_user, &text, message.token_count, now);
     }

@@ -14,7 +14,8 @@ mod workspaces;
 use async_trait::async_trait;
 use domain::audit::AuditEntry;
 use domain::conversation::{
-    Conversation, ConversationPatch, ConversationQuery, ConversationSearch, Found, NewConversation, Page, Write,
+    Conversation, ConversationPatch, ConversationQuery, ConversationSearch, Found, NewConversation, Page,
+    Write,
 };
 use domain::message::{NewMessage, Window};
 use domain::scope::{Role, Scope};
@@ -101,7 +102,11 @@ impl Store for PostgresStore {
         conversations::get_thread(&self.database, scope, id, window).await
     }
 
-    async fn list_conversations(&self, scope: &Scope, query: &ConversationQuery) -> Result<Page<Conversation>> {
+    async fn list_conversations(
+        &self,
+        scope: &Scope,
+        query: &ConversationQuery,
+    ) -> Result<Page<Conversation>> {
         conversations::list(&self.database, scope, query).await
     }
 
@@ -177,7 +182,12 @@ impl Store for PostgresStore {
         workspaces::find(&self.database, scope).await
     }
 
-    async fn update_workspace(&self, scope: &Scope, patch: &WorkspacePatch, now: Timestamp) -> Result<Workspace> {
+    async fn update_workspace(
+        &self,
+        scope: &Scope,
+        patch: &WorkspacePatch,
+        now: Timestamp,
+    ) -> Result<Workspace> {
         transaction!(self.database, begin_write, Settings::of(scope), |tx| workspaces::update(
             tx, scope, patch, now
         ))
@@ -196,7 +206,13 @@ impl Store for PostgresStore {
         members::find(&self.database, scope, user).await
     }
 
-    async fn put_member(&self, scope: &Scope, user: &str, role: Role, now: Timestamp) -> Result<(Member, bool)> {
+    async fn put_member(
+        &self,
+        scope: &Scope,
+        user: &str,
+        role: Role,
+        now: Timestamp,
+    ) -> Result<(Member, bool)> {
         transaction!(self.database, begin_write, Settings::of(scope), |tx| members::put(
             tx, scope, user, role, now
         ))

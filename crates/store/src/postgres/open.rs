@@ -39,7 +39,7 @@ pub(super) async fn open(url: &Secret, connections: usize) -> Result<Pool> {
         schema
     };
     setup.close();
-    pool(&config, connections, Some(format!("SET ROLE {ROLE}; SET search_path = {schema}")))
+    pool(&config, connections, Some(format!("SET ROLE {ROLE}; SET search_path = {schema}; SET jit = off")))
 }
 
 fn parse(url: &Secret) -> Result<Config> {
@@ -223,12 +223,11 @@ async fn grant(client: &Client) -> Result<String> {
 }
 
 pub(super) fn known_version() -> i32 {
-    embedded::migrations::runner().get_migrations().iter().map(|m| m.version() as i32).max().unwrap_or(0)
+    embedded::migrations::runner().get_migrations().iter().map(|m| m.version()).max().unwrap_or(0)
 }
 
 async fn applied_version(client: &Client) -> Result<Option<i32>> {
-    let row =
-        client.query_one("SELECT to_regclass('refinery_schema_history') IS NOT NULL", &[]).await?;
+    let row = client.query_one("SELECT to_regclass('refinery_schema_history') IS NOT NULL", &[]).await?;
     if !row.try_get::<_, bool>(0)? {
         return Ok(None);
     }
@@ -237,7 +236,7 @@ async fn applied_version(client: &Client) -> Result<Option<i32>> {
 
 pub(super) async fn check_schema(client: &Client) -> Result<()> {
     match applied_version(client).await? {
-        Some(found) if found == known_version() => Ok(()),
+        Some(found) if found >= known_version() => Ok(()),
         found => Err(StoreError::Unavailable(format!("the schema is at version {found:?}"))),
     }
 }

@@ -10,10 +10,12 @@ use domain::conversation::{Conversation, ConversationSearch, Found, Page};
 use domain::message::NewMessage;
 use domain::scope::Scope;
 use domain::search::{highlight_message, highlight_title, index_tsvector};
+use jiff::Timestamp;
+use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::conversations;
-use super::transaction::{Transaction, params, workspace_word};
+use super::transaction::{Params, Transaction, params, workspace_word};
 use crate::error::Result;
 use crate::list::{self, Dialect, Sql, Value};
 use crate::search::{self, CANDIDATES, Ranked};
@@ -24,7 +26,8 @@ fn words(scope: &Scope, text: &str) -> String {
 }
 
 pub(super) async fn index_title(tx: &Transaction, scope: &Scope, conversation: &Conversation) -> Result<()> {
-    let text = format!("DELETE FROM title_search WHERE {} AND conversation_id = $2", tx.inside("workspace_id"));
+    let text =
+        format!("DELETE FROM title_search WHERE {} AND conversation_id = $2", tx.inside("workspace_id"));
     tx.execute(&text, &[&scope.workspace, &conversation.id]).await?;
     if let Some(title) = &conversation.title {
         tx.execute(
@@ -40,20 +43,25 @@ pub(super) async fn index_message(
     tx: &Transaction,
     scope: &Scope,
     conversation: Uuid,
+    seq: i64,
     message: &NewMessage,
     text: &str,
 ) -> Result<()> {
     tx.execute(
-        "INSERT INTO message_search (workspace_id, conversation_id, message_id, created_at, words) \
-         VALUES ($1, $2, $3, $4, $5::text::tsvector)",
-        &[&scope.workspace, &conversation, &message.id, &message.created_at, &words(scope, text)],
+        "INSERT INTO message_search (workspace_id, conversation_id, message_id, seq, created_at, words) \
+         VALUES ($1, $2, $3, $4, $5, $6::text::tsvector)",
+        &[&scope.workspace, &conversation, &message.id, &seq, &message.created_at, &words(scope, text)],
     )
     .await?;
     Ok(())
 }
 
 /// Searches in a transaction whose settings name the words.
-pub(super) async fn search(tx: &Transaction, scope: &Scope, search: &ConversationSearch) -> Result<Page<Found>> {
+pub(super) async fn search(
+    tx: &Transaction,
+    scope: &Scope,
+    search: &ConversationSearch,
+) -> Result<Page<Found>> {
     let matching = search::by_conversation(matching_messages(tx, scope, search).await?);
     let mut found = matching_titles(tx, scope, search).await?;
     let known: HashSet<Uuid> = found.iter().map(|conversation| conversation.id).collect();
@@ -79,41 +87,83 @@ pub(super) async fn search(tx: &Transaction, scope: &Scope, search: &Conversatio
 /// The conditions every candidate `c` must meet.
 fn conditions(dialect: Dialect, scope: &Scope, search: &ConversationSearch) -> (Sql, String) {
     let mut sql = Sql::new(dialect);
-    let inside = match dialect {
-        Dialect::PostgresUnfiltered => "TRUE".to_owned(),
-        _ => format!("s.workspace_id = {}", sql.bind(Value::Uuid(scope.workspace))),
-    };
     let visible = sql.visible(scope, search.filter.deleted);
     let sources = sql.sources(&search.filter).join(" OR ");
     let filters = sql.filters(&search.filter);
-    (sql, format!("{inside} AND {visible} AND ({sources}) AND {filters}"))
+    (sql, format!("{visible} AND ({sources}) AND {filters}"))
 }
 
-const JOINED: &str = "JOIN chat_conversations c ON c.workspace_id = s.workspace_id AND c.id = s.conversation_id";
+/// Two ways to the newest candidates, of which PostgreSQL cannot choose, because it may not know under
+/// row level security how rare a word is: all that match, by the index of words, when they are few;
+/// otherwise back in time until enough have matched.
+async fn newest(tx: &Transaction, matching: &str, walk: &str, params: Params<'_>) -> Result<Vec<Row>> {
+    let rows = tx.rows(&format!("{matching} LIMIT {}", FEW + 1), &params).await?;
+    if rows.len() <= FEW {
+        return Ok(rows);
+    }
+    let switch = "SELECT set_config(name, $2, true) FROM unnest($1::text[]) AS name";
+    tx.rows(switch, &[&OTHER_PLANS, &"off"]).await?;
+    let rows = tx.rows(&format!("{walk} LIMIT {CANDIDATES}"), &params).await?;
+    tx.rows(switch, &[&OTHER_PLANS, &"on"]).await?;
+    Ok(rows)
+}
 
-async fn matching_titles(tx: &Transaction, scope: &Scope, search: &ConversationSearch) -> Result<Vec<Conversation>> {
+/// So few matches are fetched and sorted sooner than found by walking.
+const FEW: usize = 2 * CANDIDATES;
+/// What would keep PostgreSQL from walking.
+const OTHER_PLANS: &[&str] = &["enable_bitmapscan", "enable_seqscan", "enable_sort"];
+
+async fn matching_titles(
+    tx: &Transaction,
+    scope: &Scope,
+    search: &ConversationSearch,
+) -> Result<Vec<Conversation>> {
     let (sql, conditions) = conditions(tx.dialect, scope, search);
     let columns = list::columns(search.with_context);
-    let text = format!(
-        "SELECT {columns} FROM title_search s {JOINED} WHERE {conditions} \
-         ORDER BY c.updated_at DESC, c.id DESC LIMIT {CANDIDATES}"
+    let same = "c.workspace_id = s.workspace_id AND c.id = s.conversation_id";
+    // OFFSET keeps PostgreSQL from joining all conversations instead of looking these up.
+    let matching = format!(
+        "SELECT c.* FROM title_search s CROSS JOIN LATERAL (SELECT {columns} FROM chat_conversations c \
+         WHERE {same} AND {conditions} OFFSET 0) c"
     );
-    tx.rows(&text, &params(&sql)).await?.iter().map(conversations::read).collect()
+    let walk = format!(
+        "SELECT {columns} FROM chat_conversations c \
+         CROSS JOIN LATERAL (SELECT FROM title_search s WHERE {same} OFFSET 0) s \
+         WHERE {conditions} ORDER BY c.updated_at DESC, c.id DESC"
+    );
+    let rows = newest(tx, &matching, &walk, params(&sql)).await?;
+    let mut found: Vec<Conversation> = rows.iter().map(conversations::read).collect::<Result<_>>()?;
+    found.sort_by_key(|found| std::cmp::Reverse((found.updated_at, found.id)));
+    found.truncate(CANDIDATES);
+    Ok(found)
 }
 
-/// Matching messages as (conversation, message), newest first.
+/// Matching messages as (conversation, message): the newest by time, each thread's last ones first.
 async fn matching_messages(
     tx: &Transaction,
     scope: &Scope,
     search: &ConversationSearch,
 ) -> Result<Vec<(Uuid, Uuid)>> {
-    let (sql, conditions) = conditions(tx.dialect, scope, search);
-    let text = format!(
-        "SELECT s.conversation_id, s.message_id FROM message_search s {JOINED} WHERE {conditions} \
-         ORDER BY s.created_at DESC, s.message_id DESC LIMIT {CANDIDATES}"
+    let (mut sql, conditions) = conditions(tx.dialect, scope, search);
+    let matching = format!(
+        "SELECT s.created_at, s.message_id, s.seq, s.conversation_id FROM message_search s \
+         CROSS JOIN LATERAL (SELECT FROM chat_conversations c WHERE c.workspace_id = s.workspace_id \
+         AND c.id = s.conversation_id AND {conditions} OFFSET 0) c"
     );
-    let rows = tx.rows(&text, &params(&sql)).await?;
-    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+    let inside = match tx.dialect {
+        Dialect::PostgresUnfiltered => "TRUE".to_owned(),
+        _ => format!("s.workspace_id = {}", sql.bind(Value::Uuid(scope.workspace))),
+    };
+    let walk = format!("{matching} WHERE {inside} ORDER BY s.created_at DESC, s.message_id DESC");
+    let rows = newest(tx, &matching, &walk, params(&sql)).await?;
+    let mut found: Vec<(Timestamp, Uuid, i64, Uuid)> = rows
+        .iter()
+        .map(|row| Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?, row.try_get(3)?)))
+        .collect::<Result<_>>()?;
+    found.sort_unstable_by(|a, b| b.cmp(a));
+    found.truncate(CANDIDATES);
+    found.sort_by_key(|(_, _, seq, _)| std::cmp::Reverse(*seq));
+    Ok(found.into_iter().map(|(_, message, _, conversation)| (conversation, message)).collect())
 }
 
 async fn by_ids(
@@ -138,7 +188,8 @@ async fn message_texts(
     scope: &Scope,
     page: &[Ranked],
 ) -> Result<HashMap<(Uuid, Uuid), String>> {
-    let shown = || page.iter().flat_map(|hit| hit.messages.iter().map(|message| (hit.conversation.id, *message)));
+    let shown =
+        || page.iter().flat_map(|hit| hit.messages.iter().map(|message| (hit.conversation.id, *message)));
     let (conversations, messages): (Vec<Uuid>, Vec<Uuid>) = shown().unzip();
     if messages.is_empty() {
         return Ok(HashMap::new());

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use deadpool_postgres::{Object, Pool};
 use domain::scope::Scope;
-use futures_util::future::{join, join4, join_all};
+use futures_util::future::{join, join_all, join4};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
@@ -130,7 +130,8 @@ impl Database {
         }
         let [workspace, user, sees_all, words] = settings.values();
         let who: [&(dyn ToSql + Sync); 4] = [&workspace, &user, &sees_all, &words];
-        let work = queries.iter().zip(&statements).map(|(query, statement)| client.query(statement, &query.params));
+        let work =
+            queries.iter().zip(&statements).map(|(query, statement)| client.query(statement, &query.params));
         // The first poll sends all of it, COMMIT included, so a caller that goes away leaves no transaction.
         let (begun, set, rows, ended) = join4(
             client.batch_execute(READ),
@@ -166,8 +167,7 @@ impl Database {
         let client = transaction.client()?;
         let [workspace, user, sees_all, words] = settings.values();
         let who: [&(dyn ToSql + Sync); 4] = [&workspace, &user, &sees_all, &words];
-        let (begun, set) =
-            join(client.batch_execute(begin), client.execute(&set, &who)).await;
+        let (begun, set) = join(client.batch_execute(begin), client.execute(&set, &who)).await;
         begun?;
         set?;
         Ok(transaction)

@@ -110,8 +110,7 @@ pub(super) async fn update(
     if let Some(visibility) = patch.default_visibility {
         workspace.default_visibility = visibility;
     }
-    let text =
-        format!("UPDATE workspaces SET name = $2, default_visibility = $3 WHERE {}", tx.inside("id"));
+    let text = format!("UPDATE workspaces SET name = $2, default_visibility = $3 WHERE {}", tx.inside("id"));
     tx.execute(&text, &[&workspace.id, &workspace.name, &workspace.default_visibility.as_str()]).await?;
     let detail = workspace.default_visibility.as_str();
     audit::note(tx, scope, now, Action::WorkspaceUpdate, &workspace.id.to_string(), detail).await?;

@@ -24,10 +24,12 @@ pub(super) enum Durability {
 /// Told after the commit, with the reason when there was none.
 type Answer = Box<dyn FnOnce(Option<String>) + Send>;
 
+/// Does the work; false asks for the savepoint to be rolled back.
+type Run = Box<dyn FnOnce(&Connection) -> (bool, Answer) + Send>;
+
 struct Job {
     durability: Durability,
-    /// Does the work; false asks for the savepoint to be rolled back.
-    run: Box<dyn FnOnce(&Connection) -> (bool, Answer) + Send>,
+    run: Run,
 }
 
 /// Jobs waiting beyond this make their callers wait.
@@ -178,10 +180,10 @@ mod tests {
             writer.write(Durability::Full, |db: &Connection| {
                 db.execute("INSERT INTO t VALUES (3)", [])?;
                 panic!("a job that dies")
-            }) as _,
+            }),
             writer.write(Durability::Full, insert(4)),
         );
-        let (first, second, third, fourth): (_, _, Result<()>, _) = answers;
+        let (first, second, third, fourth): (Result<()>, Result<()>, Result<()>, Result<()>) = answers;
         assert!(first.is_ok() && fourth.is_ok());
         assert!(matches!(second, Err(StoreError::NotFound)));
         assert!(matches!(third, Err(StoreError::Unavailable(_))));

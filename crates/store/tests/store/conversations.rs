@@ -37,7 +37,11 @@ fn everything() -> NewConversation {
             page_path: Some(Some("/a?b=c".into())),
             // To the byte: key order, spacing, number spelling, escapes.
             context: Some(Some(r#"{ "b":1.0, "a" : [1e2,"\u00e9"] }"#.into())),
-            tabs: Some(vec![Tab { key: "home".into(), destination_id: "home".into(), sub_path: Some("x/y".into()) }]),
+            tabs: Some(vec![Tab {
+                key: "home".into(),
+                destination_id: "home".into(),
+                sub_path: Some("x/y".into()),
+            }]),
             active_tab_key: Some(Some("home".into())),
             model: Some(Some("m-1".into())),
             agent_id: Some(Some("agent".into())),
@@ -59,13 +63,16 @@ async fn a_conversation_comes_back_as_it_was_made(store: TestStore) {
 
     // A list leaves the context out unless asked.
     let with = ConversationQuery { with_context: true, ..newest() };
-    assert_eq!(store.list_conversations(&ann, &with).await.unwrap().items, [made.clone()]);
+    assert_eq!(store.list_conversations(&ann, &with).await.unwrap().items, std::slice::from_ref(&made));
     let mut without = made.clone();
     without.context = None;
     assert_eq!(store.list_conversations(&ann, &newest()).await.unwrap().items, [without]);
 
     let plain = store.make(&ann, NewConversation::default()).await.unwrap();
-    assert_eq!((plain.kind, plain.mode, plain.visibility), (Kind::AssistantSandbox, None, Visibility::Private));
+    assert_eq!(
+        (plain.kind, plain.mode, plain.visibility),
+        (Kind::AssistantSandbox, None, Visibility::Private)
+    );
     assert_eq!(store.get_thread(&ann, plain.id, None).await.unwrap().conversation, plain);
 }
 
@@ -155,7 +162,8 @@ async fn members_change_what_is_shared_but_not_who_sees_it(store: TestStore) {
     let ann = store.workspace("ann").await;
     let bob = member(&ann, "bob");
     let shared = store.create_shared(&ann, "shared").await;
-    let titled = store.patch(&bob, shared.id, |patch| patch.title = Some(Some("renamed".into()))).await.unwrap();
+    let titled =
+        store.patch(&bob, shared.id, |patch| patch.title = Some(Some("renamed".into()))).await.unwrap();
     assert_eq!((titled.title.as_deref(), titled.owner.as_str()), (Some("renamed"), "ann"));
     let hidden = store.patch(&bob, shared.id, |patch| patch.visibility = Some(Visibility::Private)).await;
     assert!(fails(hidden).starts_with("refused Denied"));
@@ -228,7 +236,8 @@ async fn parallel_changes_are_all_counted(store: TestStore) {
     versions.sort_unstable();
     assert_eq!(versions, (2..=21).collect::<Vec<_>>());
     // Of parallel changes that name one version, one wins.
-    let changes = patches.iter().map(|patch| store.update_conversation(&ann, made.id, patch, Some(21), &write));
+    let changes =
+        patches.iter().map(|patch| store.update_conversation(&ann, made.id, patch, Some(21), &write));
     let done = futures_util::future::join_all(changes).await;
     assert_eq!(done.iter().filter(|done| done.is_ok()).count(), 1);
 }
@@ -261,13 +270,14 @@ async fn a_restore_brings_back_the_files_that_went_with_the_delete(store: TestSt
     let ann = store.workspace("ann").await;
     let made = store.create(&ann, "a").await;
     let other = store.create(&ann, "b").await;
-    store.put_file(&ann, made.id, "early").await;
-    store.put_file(&ann, other.id, "other").await;
+    store.put_file(&ann, made.id, "kept", false).await;
+    store.put_file(&ann, made.id, "removed before", true).await;
+    store.put_file(&ann, other.id, "other", false).await;
     store.delete_conversation(&ann, made.id, None, store.write().now).await.unwrap();
     assert!(store.files(made.id).await.is_empty());
     assert_eq!(store.files(other.id).await, ["other"]);
     store.restore_conversation(&ann, made.id, store.write().now).await.unwrap();
-    assert_eq!(store.files(made.id).await, ["early"]);
+    assert_eq!(store.files(made.id).await, ["kept"]);
 }
 
 async fn only_owner_and_admin_delete_and_restore(store: TestStore) {

@@ -1,8 +1,8 @@
 //! Lists: orders, cursors, filters.
 
 use domain::conversation::{
-    Conversation, ConversationFilter, ConversationPatch, ConversationQuery, Kind, Mode, NewConversation, Position,
-    Seek, Sort, SortKey, Source, Visibility,
+    Conversation, ConversationFilter, ConversationPatch, ConversationQuery, Kind, Mode, NewConversation,
+    Position, Seek, Sort, SortKey, Source, Visibility,
 };
 use domain::scope::Scope;
 

@@ -1,6 +1,13 @@
 //! The contract of `Store`, held against both backends. Each test is a function that takes a
 //! `TestStore`; `on_both!` makes `name::sqlite` and `name::postgres` of it.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test that cannot go on has failed"
+)]
+
 /// Makes tests of functions `async fn name(store: TestStore)`.
 macro_rules! on_both {
     ($($name:ident),+ $(,)?) => {

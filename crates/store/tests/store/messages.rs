@@ -55,7 +55,10 @@ async fn messages_come_back_in_order_and_as_they_were_written(store: TestStore) 
         (&rich.file_attachments, &rich.sources, &rich.metadata)
     );
     assert_eq!((first.token_count, first.created_at), (42, now));
-    assert_eq!((second.id, second.seq, second.role, second.text.as_str()), (plain.id, 2, MessageRole::System, "rules"));
+    assert_eq!(
+        (second.id, second.seq, second.role, second.text.as_str()),
+        (plain.id, 2, MessageRole::System, "rules")
+    );
     assert!(!read.has_before);
 }
 

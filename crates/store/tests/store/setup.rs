@@ -137,7 +137,13 @@ impl TestStore {
         self.update_conversation(scope, id, &patch, None, &self.write()).await
     }
 
-    pub async fn say(&self, scope: &Scope, conversation: Uuid, role: MessageRole, text: &str) -> Conversation {
+    pub async fn say(
+        &self,
+        scope: &Scope,
+        conversation: Uuid,
+        role: MessageRole,
+        text: &str,
+    ) -> Conversation {
         let now = self.write().now;
         let message = NewMessage::text(self.new_id(), role, text, now);
         self.append_messages(scope, conversation, &[message], now).await.unwrap()
@@ -149,26 +155,32 @@ impl TestStore {
     }
 
     /// Puts a file into a conversation's bag, behind the store's back.
-    pub async fn put_file(&self, scope: &Scope, conversation: Uuid, name: &str) {
+    pub async fn put_file(&self, scope: &Scope, conversation: Uuid, name: &str, deleted: bool) {
         let columns = "workspace_id, id, conversation_id, name, name_key, mime_type, size, sha256, storage_key, \
-                       source, created_at";
+                       source, created_at, deleted_at";
         let rest = format!("'{name}', '{name}', 'text/plain', 1");
         match &self.behind {
             Behind::Sqlite(folder) => {
                 rusqlite(folder)
                     .execute(
                         &format!(
-                            "INSERT INTO files ({columns}) VALUES (?1, ?2, ?3, {rest}, x'00', 'k', 'user', 0)"
+                            "INSERT INTO files ({columns}) \
+                             VALUES (?1, ?2, ?3, {rest}, x'00', 'k', 'user', 0, iif(?4, 1, NULL))"
                         ),
-                        (scope.workspace, self.new_id(), conversation),
+                        (scope.workspace, self.new_id(), conversation, deleted),
                     )
                     .unwrap();
             }
             Behind::Postgres(database) => {
-                let text =
-                    format!("INSERT INTO files ({columns}) VALUES ($1, $2, $3, {rest}, '', 'k', 'user', now())");
+                let text = format!(
+                    "INSERT INTO files ({columns}) VALUES ($1, $2, $3, {rest}, '', 'k', 'user', now(), \
+                     CASE WHEN $4 THEN now() END)"
+                );
                 let client = superuser(database).await;
-                client.execute(&text, &[&scope.workspace, &self.new_id(), &conversation]).await.unwrap();
+                client
+                    .execute(&text, &[&scope.workspace, &self.new_id(), &conversation, &deleted])
+                    .await
+                    .unwrap();
             }
         }
     }

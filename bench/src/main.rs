@@ -1,0 +1,83 @@
+//! `make bench`: what the store's verbs and the API cost as history grows, on both databases in one run.
+//! In: sizes. Out: Markdown tables on stdout, progress on stderr. README.md says how to read it.
+
+mod corpus;
+mod http;
+mod measure;
+mod place;
+mod report;
+mod threads;
+mod verbs;
+
+use std::io::Write as _;
+use std::path::PathBuf;
+
+use clap::{Arg, Command, value_parser};
+
+use crate::measure::Pace;
+use crate::place::Database;
+
+/// Lengths of the one thread that grows.
+const THREADS: [usize; 3] = [10, 1_000, 10_000];
+
+fn arguments() -> Command {
+    Command::new("threadkeep-bench")
+        .about("Measures the store and the API as history grows")
+        .arg(
+            Arg::new("conversations")
+                .long("conversations")
+                .value_delimiter(',')
+                .value_parser(value_parser!(u32).range(500..))
+                .default_value("1000,10000,100000")
+                .help("How many conversations there are, smallest first"),
+        )
+        .arg(
+            Arg::new("seconds")
+                .long("seconds")
+                .value_parser(value_parser!(u32).range(1..))
+                .default_value("8")
+                .help("The longest that one row of a table is measured"),
+        )
+        .arg(
+            Arg::new("server")
+                .long("server")
+                .value_parser(value_parser!(PathBuf))
+                .help("The threadkeep binary; without it the HTTP rows are left out"),
+        )
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let given = arguments().get_matches();
+    let sizes: Vec<usize> =
+        given.get_many::<u32>("conversations").unwrap_or_default().map(|size| *size as usize).collect();
+    let pace = Pace::new(given.get_one("seconds").copied().unwrap_or(8));
+    run(&sizes, pace, given.get_one::<PathBuf>("server")).await
+}
+
+async fn run(sizes: &[usize], pace: Pace, server: Option<&PathBuf>) -> anyhow::Result<()> {
+    let mut databases = vec![Database::sqlite(sizes)?];
+    databases.extend(Database::postgres(sizes).await?);
+    place::load(&databases).await?;
+
+    let columns: Vec<String> = sizes.iter().map(|size| report::thousands(*size)).collect();
+    let mut tables = report::Tables::new();
+    tables.add("Store verbs, by conversations", &columns, verbs::rows(&databases, pace).await?)?;
+    if let Some(binary) = server {
+        tables.add("Over HTTP, by conversations", &columns, http::rows(&databases, binary, pace).await?)?;
+    }
+    note("making the threads");
+    let grown = threads::grow(&databases, &THREADS).await?;
+    let columns: Vec<String> = THREADS.iter().map(|length| report::thousands(*length)).collect();
+    tables.add("One thread, by its messages", &columns, threads::rows(&databases, &grown, pace).await?)?;
+    tables.finish()?;
+    for place in databases.iter().flat_map(|database| &database.places) {
+        place.store.close().await;
+    }
+    Ok(())
+}
+
+/// A line of progress.
+fn note(line: &str) {
+    let _ = writeln!(std::io::stderr(), "bench: {line}");
+}

@@ -1,0 +1,143 @@
+//! A full disk and one that cannot be written (G18): writes fail whole, reads go on, and writes come back by
+//! themselves. Needs a file system of its own, so it is skipped, aloud, where none may be mounted.
+
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use nix::sys::signal::Signal;
+use serde_json::json;
+use tempfile::TempDir;
+use testkit::process::ServerProcess;
+
+use crate::house::{BINARY, CONVERSATIONS, Caller, House, stop_well};
+
+/// A small file system in memory, unmounted with the value.
+struct SmallDisk(TempDir);
+
+impl SmallDisk {
+    fn mount(options: &str) -> Option<Self> {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let mut command = Command::new("mount");
+        let tried = command.args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(folder.path()).output();
+        match tried {
+            Ok(output) if output.status.success() => Some(Self(folder)),
+            tried => {
+                let test = std::thread::current().name().unwrap_or("a test").to_owned();
+                let _ = writeln!(std::io::stderr(), "SKIPPED: {test} (a tmpfs cannot be mounted: {tried:?})");
+                None
+            }
+        }
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// Takes every byte that is left.
+    fn fill(&self) -> PathBuf {
+        let path = self.path().join("ballast");
+        let mut file = File::create(&path).expect("a file");
+        while file.write_all(&[7; 4096]).is_ok() {}
+        while file.write_all(&[7]).is_ok() {}
+        path
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("--lazy").arg(self.path()).output();
+    }
+}
+
+async fn titles(caller: &Caller) -> Vec<String> {
+    let answer = caller.get(&format!("{CONVERSATIONS}?page[size]=100")).await;
+    assert_eq!(answer.status, 200, "reads go on: {}", answer.text);
+    let rows = answer.body["data"].as_array().expect("a list").iter();
+    let mut titles: Vec<String> =
+        rows.map(|row| row["attributes"]["title"].as_str().expect("a title").to_owned()).collect();
+    titles.sort();
+    titles
+}
+
+/// Writes until one is refused; answers the titles that were acknowledged, and the refusal.
+async fn write_until_full(caller: &Caller, prefix: &str) -> (Vec<String>, testkit::server::Answer) {
+    let mut kept = Vec::new();
+    for n in 0..60 {
+        let title = format!("{prefix}{n:03}");
+        let padding = "x".repeat(100_000);
+        let answer = caller.create(json!({ "title": title, "context": { "padding": padding } })).await;
+        if answer.status != 201 {
+            return (kept, answer);
+        }
+        kept.push(title);
+    }
+    panic!("the disk takes 6 MB more");
+}
+
+#[tokio::test]
+async fn a_full_disk_refuses_writes_whole_and_recovers() {
+    let Some(disk) = SmallDisk::mount("size=8m") else { return };
+    let house = House::sqlite();
+    let data = disk.path().join("data");
+    let env = [("THREADKEEP_DATA", data.to_str().expect("a path"))];
+    let mut server: ServerProcess = house.serve_with(&env).await;
+    let key = fs::read_to_string(data.join("local.key")).expect("local.key");
+    let caller = Caller::new(server.url(), key.trim());
+    let mut kept = Vec::new();
+    for round in ["a", "b", "c"] {
+        let title = format!("{round} before");
+        assert_eq!(
+            caller.create(json!({ "title": title })).await.status,
+            201,
+            "there is space: {}",
+            server.output()
+        );
+        kept.push(title);
+        let ballast = disk.fill();
+        let (more, refusal) = write_until_full(&caller, round).await;
+        kept.extend(more);
+        assert_eq!(refusal.status, 503, "{}", refusal.text);
+        assert_eq!(refusal.body["errors"][0]["code"], "unavailable", "{}", refusal.text);
+        assert!(!refusal.header("retry-after").is_empty(), "{:?}", refusal.headers);
+        kept.sort();
+        assert_eq!(titles(&caller).await, kept, "nothing of the refused write is there");
+        assert_eq!(caller.get("/healthz").await.status, 200);
+        fs::remove_file(ballast).expect("removed");
+    }
+    assert_eq!(caller.create(json!({ "title": "after" })).await.status, 201, "{}", server.output());
+    kept.insert(0, "after".into());
+    kept.sort();
+    assert_eq!(titles(&caller).await, kept);
+
+    // Killed on a full disk, it starts on a full disk and still has everything.
+    let ballast = disk.fill();
+    server.kill9().await.expect("killed");
+    let mut server = house.serve_with(&env).await;
+    let caller = Caller::new(server.url(), key.trim());
+    assert_eq!(titles(&caller).await, kept);
+    fs::remove_file(ballast).expect("removed");
+    assert_eq!(caller.create(json!({ "title": "z last" })).await.status, 201, "{}", server.output());
+    kept.push("z last".into());
+    server.kill9().await.expect("killed");
+    let mut server = house.serve_with(&env).await;
+    assert_eq!(titles(&Caller::new(server.url(), key.trim())).await, kept);
+    stop_well(&mut server, Signal::SIGTERM).await;
+}
+
+#[tokio::test]
+async fn a_start_on_a_full_or_read_only_disk_says_so_in_one_sentence() {
+    let (Some(full), Some(fixed)) = (SmallDisk::mount("size=64k"), SmallDisk::mount("ro,size=1m")) else {
+        return;
+    };
+    let house = House::sqlite();
+    full.fill();
+    for disk in [&full, &fixed] {
+        let data = disk.path().join("data");
+        let ran = house.run(&["serve"], &[("THREADKEEP_DATA", data.to_str().expect("a path"))]).await;
+        assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""), "{BINARY}: {ran:?}");
+        assert_eq!(ran.stderr.lines().count(), 1, "{ran:?}");
+        assert!(ran.stderr.contains("THREADKEEP_DATA") && !ran.stderr.contains("panicked"), "{ran:?}");
+    }
+}

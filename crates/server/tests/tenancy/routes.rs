@@ -1,0 +1,160 @@
+//! One row for every route: what it is about, who may use it, and how to ask it for something.
+//! `every_route_has_a_row` holds the table against the router's own list.
+
+use std::collections::BTreeSet;
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+/// What a route is about, and so what a caller who may not see that gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// No credential is asked for.
+    Open,
+    /// The caller itself.
+    Own,
+    /// The caller itself, where it is a person; a key gets 403.
+    Person,
+    /// The workspace that a parameter, a header or the body names.
+    List,
+    /// The workspace in the path.
+    Workspace,
+    /// A thing in the path, in the workspace that a parameter or a header names.
+    Item,
+}
+
+pub struct Row {
+    pub method: Method,
+    pub path: &'static str,
+    pub kind: Kind,
+    pub admin: bool,
+    /// Query strings beside the naming of a workspace.
+    pub queries: &'static [&'static str],
+    pub body: fn(&Ids) -> Value,
+}
+
+/// Everything that a path or a body can name.
+#[derive(Debug, Clone)]
+pub struct Ids {
+    pub workspace: String,
+    pub conversation: String,
+    pub deleted: String,
+    pub key: String,
+    pub user: String,
+}
+
+impl Row {
+    fn new(method: Method, path: &'static str, kind: Kind) -> Self {
+        Self { method, path, kind, admin: false, queries: &[""], body: |_| Value::Null }
+    }
+
+    fn admin(self) -> Self {
+        Self { admin: true, ..self }
+    }
+
+    fn queries(self, queries: &'static [&'static str]) -> Self {
+        Self { queries, ..self }
+    }
+
+    fn body(self, body: fn(&Ids) -> Value) -> Self {
+        Self { body, ..self }
+    }
+
+    pub fn name(&self) -> String {
+        format!("{} {}", self.method, self.path)
+    }
+
+    /// The path about these things.
+    pub fn fill(&self, ids: &Ids) -> String {
+        let id = match self.path {
+            path if path.starts_with("/v1/workspaces") => &ids.workspace,
+            path if path.starts_with("/v1/api-keys") => &ids.key,
+            path if path.ends_with("/restore") => &ids.deleted,
+            _ => &ids.conversation,
+        };
+        self.path.replace("{id}", id).replace("{user}", &ids.user)
+    }
+}
+
+const CONVERSATIONS: &str = "/v1/chat-conversations";
+const CONVERSATION: &str = "/v1/chat-conversations/{id}";
+
+pub fn table() -> Vec<Row> {
+    use Kind::{Item, List, Open, Own, Person, Workspace};
+    use Method as M;
+    vec![
+        Row::new(M::GET, "/", Open),
+        Row::new(M::GET, "/login", Open),
+        Row::new(M::GET, "/healthz", Open),
+        Row::new(M::GET, "/readyz", Open),
+        Row::new(M::GET, "/metrics", Open),
+        Row::new(M::GET, "/openapi.json", Open),
+        Row::new(M::GET, "/v1/session", Own),
+        Row::new(M::POST, "/v1/session", Person),
+        Row::new(M::DELETE, "/v1/session", Own),
+        Row::new(M::GET, "/v1/workspaces", Own),
+        Row::new(M::POST, "/v1/workspaces", Person).body(|_| json!({ "name": "Another" })),
+        Row::new(M::GET, "/v1/workspaces/{id}", Workspace),
+        Row::new(M::PATCH, "/v1/workspaces/{id}", Workspace)
+            .admin()
+            .body(|_| json!({ "name": "Taken over", "default_visibility": "workspace" })),
+        Row::new(M::DELETE, "/v1/workspaces/{id}", Workspace).admin().queries(&["", "cascade=true"]),
+        Row::new(M::GET, "/v1/workspaces/{id}/members", Workspace),
+        Row::new(M::POST, "/v1/workspaces/{id}/members", Workspace)
+            .admin()
+            .body(|ids| json!({ "user": ids.user, "role": "admin" })),
+        Row::new(M::DELETE, "/v1/workspaces/{id}/members/{user}", Workspace).admin(),
+        Row::new(M::GET, "/v1/api-keys", List).admin(),
+        Row::new(M::POST, "/v1/api-keys", List)
+            .admin()
+            .body(|ids| json!({ "name": "taken over", "role": "admin", "workspace": ids.workspace })),
+        Row::new(M::DELETE, "/v1/api-keys/{id}", Item).admin(),
+        Row::new(M::GET, "/v1/audit", List).admin(),
+        Row::new(M::GET, CONVERSATIONS, List).queries(&[
+            "",
+            // A beginning of the word: links repeat the query.
+            "filter[query]=secretthr",
+            "filter[deleted]=true",
+            "include=workspace&fields[chat_conversation]=title,messages,context",
+        ]),
+        Row::new(M::POST, CONVERSATIONS, List).body(|ids| {
+            let workspace = json!({ "data": { "type": "workspace", "id": ids.workspace } });
+            json!({ "data": { "type": "chat_conversation", "attributes": { "title": "Planted" },
+                    "relationships": { "workspace": workspace } } })
+        }),
+        Row::new(M::GET, CONVERSATION, Item).queries(&["", "page[messages]=1", "include=workspace"]),
+        Row::new(M::PATCH, CONVERSATION, Item).body(|ids| {
+            json!({ "data": { "type": "chat_conversation", "id": ids.conversation,
+                    "attributes": { "title": "Taken over", "visibility": "workspace" } } })
+        }),
+        Row::new(M::DELETE, CONVERSATION, Item),
+        Row::new(M::POST, "/v1/chat-conversations/{id}/restore", Item),
+    ]
+}
+
+/// The router's own list.
+fn listed() -> BTreeSet<String> {
+    let api: Value = serde_json::from_str(&server::router::openapi_json()).unwrap();
+    let paths = api["paths"].as_object().unwrap();
+    let operations = paths.iter().flat_map(|(path, methods)| {
+        let methods = methods.as_object().unwrap().keys();
+        methods.map(move |method| format!("{} {path}", method.to_uppercase()))
+    });
+    operations.collect()
+}
+
+#[test]
+fn every_route_has_a_row_and_every_row_a_route() {
+    let rows: BTreeSet<String> = table().iter().map(Row::name).collect();
+    let listed = listed();
+    assert!(listed.len() > 20, "the router's list is read wrongly: {listed:?}");
+    let missing: Vec<_> = listed.difference(&rows).collect();
+    assert!(missing.is_empty(), "routes without a row in tests/tenancy/routes.rs: {missing:?}");
+    let stale: Vec<_> = rows.difference(&listed).collect();
+    assert!(stale.is_empty(), "rows without a route: {stale:?}");
+    // What is mounted in another way than by `routes!` would not be in that list.
+    let router = include_str!("../../src/router.rs");
+    for other in [".route(", ".route_service(", ".nest(", ".nest_service("] {
+        assert!(!router.contains(other), "router.rs mounts a route by {other}, which no list knows of");
+    }
+}

@@ -1,0 +1,222 @@
+//! A victim with something to lose, and everyone who must not get at it.
+//! `Victim::view` is all that the victim sees, for comparing before and after.
+
+use domain::message::{MessageRole, NewMessage};
+use domain::scope::{Role, Scope};
+use domain::time::{Clock as _, SystemClock};
+use jsonwebtoken::{EncodingKey, Header, encode};
+use serde_json::json;
+use testkit::server::{JWT_SECRET, TestServer, token};
+
+use crate::routes::Ids;
+use crate::setup::{delete, expect, get, post};
+
+/// In the name of the victim's workspace.
+pub const SPACE_WORD: &str = "secretspace";
+/// In the title, the context and the messages of the victim's conversations.
+pub const THREAD_WORD: &str = "secretthread";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Class {
+    /// Not let in at all: 401.
+    Refused,
+    /// A member of the victim's workspace: its workspace is no secret, someone's private thread is.
+    Mate,
+    /// Not in the victim's workspace: nothing of it exists.
+    Foreign,
+}
+
+/// One caller.
+#[derive(Debug)]
+pub struct Who {
+    pub name: &'static str,
+    pub class: Class,
+    pub headers: Vec<(&'static str, String)>,
+    /// A workspace that it is in.
+    pub home: Option<String>,
+    pub administers_home: bool,
+    pub is_key: bool,
+}
+
+pub struct Victim {
+    pub ids: Ids,
+    /// The admin of the workspace and the owner of the private conversations.
+    pub boss: String,
+    pub owner: String,
+}
+
+/// Ids of nothing.
+pub fn absent() -> Ids {
+    let id = || SystemClock.new_id().to_string();
+    Ids { workspace: id(), conversation: id(), deleted: id(), key: id(), user: format!("nobody-{}", id()) }
+}
+
+async fn key(server: &TestServer, bearer: &str, workspace: &str, role: &str) -> (String, String) {
+    let body = json!({ "name": "a key", "role": role, "workspace": workspace });
+    let made = post(&server.caller(bearer), "/v1/api-keys", body).await;
+    expect(&made, 201, "");
+    (made.body["id"].as_str().unwrap().into(), made.body["key"].as_str().unwrap().into())
+}
+
+impl Victim {
+    pub async fn new(server: &TestServer, tag: &str) -> Self {
+        let (boss_id, owner_id) = (format!("boss-{tag}"), format!("owner-{tag}"));
+        let (boss, owner) = (token(&boss_id, "org-1"), token(&owner_id, "org-1"));
+        let (as_boss, as_owner) = (server.caller(&boss), server.caller(&owner));
+        let workspace = as_boss.create_workspace(&format!("The {SPACE_WORD}")).await.unwrap();
+        let members = format!("/v1/workspaces/{workspace}/members");
+        for user in [owner_id.clone(), format!("mate-{tag}")] {
+            expect(&post(&as_boss, &members, json!({ "user": user, "role": "member" })).await, 201, "");
+        }
+        let attributes = json!({ "title": format!("My {THREAD_WORD}"), "context": { "note": THREAD_WORD } });
+        let conversation = as_owner.create_conversation(attributes.clone()).await.unwrap();
+        let deleted = as_owner.create_conversation(attributes).await.unwrap();
+        let scope = Scope {
+            workspace: workspace.parse().unwrap(),
+            org: "org-1".into(),
+            user: owner_id.clone(),
+            role: Role::Member,
+            key: None,
+            administers: false,
+        };
+        for id in [&conversation, &deleted] {
+            let now = SystemClock.now();
+            let text = format!("Read my {THREAD_WORD}");
+            let message = NewMessage::text(SystemClock.new_id(), MessageRole::User, text, now);
+            server.store().append_messages(&scope, id.parse().unwrap(), &[message], now).await.unwrap();
+        }
+        expect(&delete(&as_owner, &format!("/v1/chat-conversations/{deleted}")).await, 204, "");
+        let (key, _) = key(server, &boss, &workspace, "service").await;
+        Self { ids: Ids { workspace, conversation, deleted, key, user: owner_id }, boss, owner }
+    }
+
+    /// Workspace, members, keys and audit log as the admin sees them; the conversations as their owner does.
+    pub async fn view(&self, server: &TestServer) -> Vec<String> {
+        let view = self.view_or_refusals(server).await;
+        assert!(!view.iter().any(|text| text.contains("\"status\":")), "{view:?}");
+        view
+    }
+
+    /// As `view`, where some of it may be gone.
+    pub async fn view_or_refusals(&self, server: &TestServer) -> Vec<String> {
+        let (boss, owner) = (server.caller(&self.boss), server.caller(&self.owner));
+        let Ids { workspace, conversation, .. } = &self.ids;
+        let mut view = Vec::new();
+        for path in [
+            format!("/v1/workspaces/{workspace}"),
+            format!("/v1/workspaces/{workspace}/members"),
+            format!("/v1/api-keys?workspace={workspace}"),
+            format!("/v1/audit?limit=100&workspace={workspace}"),
+        ] {
+            view.push(get(&boss, &path).await);
+        }
+        for path in [
+            format!("/v1/chat-conversations/{conversation}?workspace={workspace}"),
+            format!("/v1/chat-conversations?workspace={workspace}&filter[query]={THREAD_WORD}"),
+            format!("/v1/chat-conversations?workspace={workspace}&filter[deleted]=true"),
+        ] {
+            view.push(get(&owner, &path).await);
+        }
+        let mut view: Vec<String> = view.into_iter().map(|answer| answer.text).collect();
+        // What a mate makes is the mate's own; what anyone else plants here is not.
+        let all = get(&boss, &format!("/v1/chat-conversations?page[size]=100&workspace={workspace}")).await;
+        for item in all.body["data"].as_array().into_iter().flatten() {
+            if !item["attributes"]["user_id"].as_str().unwrap().starts_with("mate-") {
+                view.push(item.to_string());
+            }
+        }
+        view
+    }
+
+    /// Everyone else, in the table's three classes.
+    pub async fn others(&self, server: &TestServer, tag: &str) -> Vec<Who> {
+        let mut all = self.refused(server, tag).await;
+        all.extend(self.mates(server, tag).await);
+        all.extend(foreigners(server, tag).await);
+        let removed = format!("removed-{tag}");
+        let home = server.person(&removed, "org-1").create_workspace("Their own").await.unwrap();
+        all.push(Who {
+            home: Some(home),
+            ..person("a removed member", Class::Foreign, &token(&removed, "org-1"))
+        });
+        all
+    }
+
+    async fn refused(&self, server: &TestServer, tag: &str) -> Vec<Who> {
+        let workspace = &self.ids.workspace;
+        let boss = server.caller(&self.boss);
+        let (revoked_id, revoked) = key(server, &self.boss, workspace, "admin").await;
+        expect(&delete(&boss, &format!("/v1/api-keys/{revoked_id}?workspace={workspace}")).await, 204, "");
+
+        // Someone who was an admin, made a key, and is no longer a member.
+        let removed = format!("removed-{tag}");
+        let members = format!("/v1/workspaces/{workspace}/members");
+        expect(&post(&boss, &members, json!({ "user": removed, "role": "admin" })).await, 201, "");
+        let (_, orphan) = key(server, &token(&removed, "org-1"), workspace, "admin").await;
+        expect(&delete(&boss, &format!("{members}/{removed}")).await, 204, "");
+
+        let mut guessed = revoked.clone();
+        guessed.replace_range(60..61, if &revoked[60..61] == "A" { "B" } else { "A" });
+        let sign = |exp: i64, secret: &str| {
+            let claims = json!({ "sub": format!("boss-{tag}"), "org_id": "org-1", "exp": exp });
+            encode(&Header::default(), &claims, &EncodingKey::from_secret(secret.as_bytes())).unwrap()
+        };
+        let now = SystemClock.now().as_second();
+        let forged = sign(now + 3600, "another secret that is as long as ours");
+        let bearers = [
+            ("garbage", "garbage".to_owned()),
+            ("a garbage key", "tk_garbage".into()),
+            ("a key with one other character", guessed),
+            ("a revoked key", revoked),
+            ("a removed member's key", orphan),
+            ("an expired token", sign(now - 3600, JWT_SECRET)),
+            ("a forged token", forged),
+        ];
+        let mut all: Vec<Who> =
+            bearers.iter().map(|(name, bearer)| person(name, Class::Refused, bearer)).collect();
+        let nothing = Who { headers: Vec::new(), ..person("no credential", Class::Refused, "") };
+        let basic = vec![("authorization", format!("Basic {}", self.boss))];
+        all.extend([nothing, Who { headers: basic, ..person("another scheme", Class::Refused, "") }]);
+        all
+    }
+
+    async fn mates(&self, server: &TestServer, tag: &str) -> Vec<Who> {
+        let mate = format!("mate-{tag}");
+        let (_, service) = key(server, &self.boss, &self.ids.workspace, "service").await;
+        let mut acting = person("a service key acting for a mate", Class::Mate, &service);
+        acting.headers.push(("threadkeep-user", mate.clone()));
+        vec![person("a mate", Class::Mate, &token(&mate, "org-1")), Who { is_key: true, ..acting }]
+    }
+}
+
+fn person(name: &'static str, class: Class, bearer: &str) -> Who {
+    let headers = vec![("authorization", format!("Bearer {bearer}"))];
+    Who { name, class, headers, home: None, administers_home: true, is_key: false }
+}
+
+/// An admin of another workspace in the same org, one of another org, their keys, and someone who is nowhere.
+async fn foreigners(server: &TestServer, tag: &str) -> Vec<Who> {
+    let mut all = vec![person("a person in no workspace", Class::Foreign, &token("homeless", "org-1"))];
+    for (names, org) in [
+        (["a neighbour", "a neighbour's key", "a neighbour's service key"], "org-1"),
+        (["a stranger", "a stranger's key", "a stranger's service key"], "org-2"),
+    ] {
+        let bearer = token(&format!("admin-{org}-{tag}"), org);
+        let home = server.caller(&bearer).create_workspace("Elsewhere").await.unwrap();
+        let (_, admin) = key(server, &bearer, &home, "admin").await;
+        let (_, service) = key(server, &bearer, &home, "service").await;
+        for (at, bearer) in [bearer, admin, service].iter().enumerate() {
+            let who = person(names[at], Class::Foreign, bearer);
+            all.push(Who { home: Some(home.clone()), administers_home: at < 2, is_key: at > 0, ..who });
+        }
+    }
+    all
+}
+
+/// Whether an answer gives away anything of the victim's that this class may not know.
+pub fn leaks(class: Class, ids: &Ids, text: &str) -> bool {
+    let thread = [THREAD_WORD, &ids.conversation, &ids.deleted];
+    let space = [SPACE_WORD, &ids.workspace, &ids.key, &ids.user];
+    let holds = |words: &[&str]| words.iter().any(|word| text.contains(word));
+    holds(&thread) || (class == Class::Foreign && holds(&space))
+}

@@ -1,0 +1,113 @@
+//! The schema: made once, by one, whole; refused when it is from the future.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use domain::secret::Secret;
+use futures_util::future::join_all;
+use store::postgres::{PostgresOptions, PostgresStore};
+use store::sqlite::{SqliteStore, Use};
+use store::{Store as _, StoreError};
+
+use crate::setup::{Behind, TestStore, kind, rusqlite, session};
+
+on_both!(a_newer_schema_is_refused_and_noticed);
+
+const NEWER: &str = "INSERT INTO refinery_schema_history (version, name, applied_on, checksum) \
+                     VALUES (99, 'future', '2030-01-01T00:00:00Z', '1')";
+
+async fn a_newer_schema_is_refused_and_noticed(store: TestStore) {
+    store.ping().await.unwrap();
+    let (opened, found) = match &store.behind {
+        Behind::Sqlite(folder) => {
+            rusqlite(folder).execute_batch(NEWER).unwrap();
+            let path = folder.path().join("threadkeep.db");
+            (SqliteStore::open(&path, Use::Command).err(), SqliteStore::schema_version(&path))
+        }
+        Behind::Postgres(database) => {
+            session(database.url()).await.batch_execute(NEWER).await.unwrap();
+            let url = Secret::new(database.url());
+            let opened = PostgresStore::open(&url, &PostgresOptions::default()).await.err();
+            (opened, PostgresStore::schema_version(&url).await)
+        }
+    };
+    assert!(matches!(opened, Some(StoreError::NewerSchema { found: 99, known }) if known < 99), "{opened:?}");
+    assert_eq!(found.unwrap(), Some(99));
+    assert_eq!(store.ping().await.map_err(|error| kind(&error)), Err("unavailable".into()));
+}
+
+fn migrations(dialect: &str) -> BTreeSet<String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("migrations").join(dialect);
+    let files = std::fs::read_dir(folder).unwrap();
+    files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+#[test]
+fn both_dialects_have_the_same_migrations() {
+    assert_eq!(migrations("sqlite"), migrations("postgres"));
+    assert!(migrations("sqlite").contains("V1__conversations.sql"));
+}
+
+#[test]
+fn many_openers_of_one_file_all_find_the_schema_made_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("new/folder/threadkeep.db");
+    assert_eq!(SqliteStore::schema_version(&path).unwrap(), None);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| SqliteStore::open(&path, Use::Command).unwrap());
+        }
+    });
+    assert_eq!(SqliteStore::schema_version(&path).unwrap(), Some(migrations("sqlite").len() as i32));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_openers_of_one_database_all_find_the_schema_made_once() {
+    let Some(one) = testkit::postgres::database().await else { return };
+    let Some(other) = testkit::postgres::database().await else { return };
+    let urls = [Secret::new(one.url()), Secret::new(other.url())];
+    assert_eq!(PostgresStore::schema_version(&urls[0]).await.unwrap(), None);
+    // Two databases of one cluster share the role that both want to make.
+    let options = PostgresOptions::default();
+    let opens = (0..12).map(|n| PostgresStore::open(&urls[n % 2], &options));
+    for store in join_all(opens).await {
+        store.unwrap().ping().await.unwrap();
+    }
+    let version = PostgresStore::schema_version(&urls[0]).await.unwrap();
+    assert_eq!(version, Some(migrations("postgres").len() as i32));
+}
+
+/// A table in the way of the last statements of the first migration.
+const IN_THE_WAY: &str = "CREATE TABLE files (x INTEGER)";
+
+#[test]
+fn a_migration_that_fails_half_way_leaves_the_old_schema_of_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("threadkeep.db");
+    std::fs::write(&path, []).unwrap();
+    let db = rusqlite(&folder);
+    db.execute_batch(IN_THE_WAY).unwrap();
+    assert!(SqliteStore::open(&path, Use::Command).is_err());
+    let tables = "SELECT count(*) FROM sqlite_schema WHERE name IN ('workspaces', 'messages', 'runs')";
+    assert_eq!(db.query_row(tables, [], |row| row.get::<_, i64>(0)).unwrap(), 0);
+    assert_eq!(SqliteStore::schema_version(&path).unwrap(), None);
+    db.execute_batch("DROP TABLE files").unwrap();
+    SqliteStore::open(&path, Use::Command).unwrap();
+}
+
+#[tokio::test]
+async fn a_migration_that_fails_half_way_leaves_the_old_schema_of_a_database() {
+    let Some(database) = testkit::postgres::database().await else { return };
+    let owner = session(database.url()).await;
+    owner.batch_execute(IN_THE_WAY).await.unwrap();
+    let url = Secret::new(database.url());
+    let Err(error) = PostgresStore::open(&url, &PostgresOptions::default()).await else {
+        panic!("it opened")
+    };
+    assert!(error.to_string().contains("\"files\" already exists"), "{error}");
+    let tables = "SELECT to_regclass('workspaces') IS NULL AND to_regclass('messages') IS NULL";
+    assert!(owner.query_one(tables, &[]).await.unwrap().get::<_, bool>(0));
+    assert_eq!(PostgresStore::schema_version(&url).await.unwrap(), None);
+    owner.batch_execute("DROP TABLE files").await.unwrap();
+    PostgresStore::open(&url, &PostgresOptions::default()).await.unwrap().ping().await.unwrap();
+}

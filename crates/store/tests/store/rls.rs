@@ -1,0 +1,257 @@
+//! Row level security: that it is on everywhere, that it fails closed, and that it alone, with the
+//! application's filter off, returns nothing foreign.
+
+use domain::conversation::{ConversationFilter, ConversationQuery, ConversationSearch, NewConversation};
+use domain::message::{MessageRole, Window};
+use domain::scope::{Role, Scope};
+use domain::search::Query;
+use domain::workspace::ApiKey;
+use testkit::postgres::TestDatabase;
+use tokio_postgres::Client;
+
+use crate::setup::{Behind, TestStore, fails, member, newest, open_postgres, postgres, session, superuser};
+
+/// The one table without tenants: which migrations were run.
+const HISTORY: &str = "refinery_schema_history";
+
+fn database(store: &TestStore) -> &TestDatabase {
+    match &store.behind {
+        Behind::Postgres(database) => database,
+        Behind::Sqlite(_) => panic!("a test of PostgreSQL"),
+    }
+}
+
+/// A session as the application's role.
+async fn application(database: &TestDatabase) -> Client {
+    let client = session(database.url()).await;
+    client.batch_execute("SET ROLE threadkeep_app").await.unwrap();
+    client
+}
+
+async fn tables(client: &Client) -> Vec<String> {
+    let text = "SELECT relname::text FROM pg_class WHERE relnamespace = 'public'::regnamespace \
+                AND relkind IN ('r', 'p', 'v', 'm', 'f') AND relname <> $1 ORDER BY relname";
+    client.query(text, &[&HISTORY]).await.unwrap().iter().map(|row| row.get(0)).collect()
+}
+
+/// A store with one of everything in two workspaces, and the scopes of their admins.
+async fn filled() -> Option<(TestStore, Scope, Scope)> {
+    let store = postgres().await?;
+    let (ours, theirs) = (store.workspace("ann").await, store.workspace("ann").await);
+    for scope in [&ours, &theirs] {
+        let thread = store.create(&member(scope, "bob"), "word private").await;
+        let shared = store.create_shared(&member(scope, "bob"), "word shared").await;
+        for id in [thread.id, shared.id] {
+            store.say(scope, id, MessageRole::User, "word").await;
+            store.put_file(scope, id, "f", false).await;
+        }
+        let key = ApiKey {
+            id: store.new_id(),
+            name: "k".into(),
+            role: Role::Member,
+            created_by: "ann".into(),
+            created_at: store.now(),
+        };
+        store.create_key(scope, &key, [1; 32]).await.unwrap();
+        let run = store.new_id();
+        let root = superuser(database(&store)).await;
+        let text = "INSERT INTO runs (workspace_id, id, conversation_id, status, created_at) \
+                    VALUES ($1, $2, $3, 'queued', now())";
+        root.execute(text, &[&scope.workspace, &run, &thread.id]).await.unwrap();
+        let text = "INSERT INTO run_events VALUES ($1, $2, 1, 1, '[]', now())";
+        root.execute(text, &[&scope.workspace, &run]).await.unwrap();
+    }
+    Some((store, ours, theirs))
+}
+
+#[tokio::test]
+async fn every_table_forces_row_level_security() {
+    let Some(store) = postgres().await else { return };
+    let root = superuser(database(&store)).await;
+    assert!(tables(&root).await.len() >= 11);
+    let text = "SELECT relname::text FROM pg_class WHERE relnamespace = 'public'::regnamespace \
+                AND relkind IN ('r', 'p', 'v', 'm', 'f') AND relname <> $1 \
+                AND NOT (relrowsecurity AND relforcerowsecurity)";
+    let open: Vec<String> =
+        root.query(text, &[&HISTORY]).await.unwrap().iter().map(|row| row.get(0)).collect();
+    assert!(open.is_empty(), "without forced row level security: {open:?}");
+    let text = "SELECT count(*) FROM pg_policies WHERE roles <> '{threadkeep_app}'";
+    assert_eq!(root.query_one(text, &[]).await.unwrap().get::<_, i64>(0), 0, "policies for other roles");
+    let text = "SELECT count(*) FROM pg_proc WHERE prosecdef AND pronamespace = 'public'::regnamespace";
+    assert_eq!(root.query_one(text, &[]).await.unwrap().get::<_, i64>(0), 0, "SECURITY DEFINER functions");
+}
+
+#[tokio::test]
+async fn the_application_role_owns_nothing_and_is_bound() {
+    let Some(store) = postgres().await else { return };
+    let root = superuser(database(&store)).await;
+    let text = "SELECT rolsuper OR rolbypassrls OR rolcreaterole OR rolcreatedb OR rolcanlogin, oid \
+                FROM pg_roles WHERE rolname = 'threadkeep_app'";
+    let role = root.query_one(text, &[]).await.unwrap();
+    assert!(!role.get::<_, bool>(0));
+    let oid: u32 = role.get(1);
+    let text = "SELECT (SELECT count(*) FROM pg_class WHERE relowner = $1) \
+                + (SELECT count(*) FROM pg_namespace WHERE nspowner = $1) \
+                + (SELECT count(*) FROM pg_database WHERE datdba = $1) \
+                + (SELECT count(*) FROM pg_auth_members WHERE member = $1)";
+    assert_eq!(root.query_one(text, &[&oid]).await.unwrap().get::<_, i64>(0), 0);
+}
+
+#[tokio::test]
+async fn without_settings_and_with_empty_ones_every_table_reads_empty() {
+    let Some((store, ours, _)) = filled().await else { return };
+    let root = superuser(database(&store)).await;
+    let application = application(database(&store)).await;
+    let count = async |client: &Client, table: &str| -> i64 {
+        client.query_one(&format!("SELECT count(*) FROM {table}"), &[]).await.unwrap().get(0)
+    };
+    let set = |workspace: &str, user: &str, sees_all: &str, words: &str| {
+        format!(
+            "SET threadkeep.workspace = '{workspace}'; SET \"threadkeep\".\"user\" = '{user}'; \
+             SET threadkeep.sees_all = '{sees_all}'; SET threadkeep.words = '{words}'"
+        )
+    };
+    for table in tables(&root).await {
+        assert!(count(&root, &table).await >= 2, "{table} holds rows of both workspaces");
+        assert_eq!(count(&application, &table).await, 0, "{table} with settings unset");
+    }
+    for settings in [set("", "", "", ""), set("", "", "on", "")] {
+        application.batch_execute(&settings).await.unwrap();
+        for table in tables(&root).await {
+            assert_eq!(count(&application, &table).await, 0, "{table} with {settings}");
+        }
+    }
+    // Owning the tables is no way around.
+    let owner = session(database(&store).url()).await;
+    for table in tables(&root).await {
+        assert_eq!(count(&owner, &table).await, 0, "{table} as its owner");
+    }
+    // And the settings do open what is theirs to open, or the above would show nothing.
+    application.batch_execute(&set(&ours.workspace.to_string(), "ann", "on", "''word''")).await.unwrap();
+    for table in tables(&root).await {
+        assert!(count(&application, &table).await > 0, "{table} with settings");
+    }
+}
+
+#[tokio::test]
+async fn the_audit_log_takes_entries_and_nothing_else() {
+    let Some((store, ours, _)) = filled().await else { return };
+    let application = application(database(&store)).await;
+    let set = format!("SET threadkeep.workspace = '{}'; SET threadkeep.sees_all = 'on'", ours.workspace);
+    application.batch_execute(&set).await.unwrap();
+    for text in [
+        "UPDATE audit_log SET detail = ''",
+        "DELETE FROM audit_log",
+        "TRUNCATE audit_log",
+        "SELECT 1 FROM audit_log FOR UPDATE",
+        "DROP TABLE audit_log",
+        "ALTER TABLE audit_log DISABLE ROW LEVEL SECURITY",
+        "DELETE FROM refinery_schema_history",
+    ] {
+        let error = application.batch_execute(text).await.unwrap_err();
+        assert_eq!(
+            error.code(),
+            Some(&tokio_postgres::error::SqlState::INSUFFICIENT_PRIVILEGE),
+            "{text}: {error:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn rows_cannot_be_written_into_another_workspace() {
+    let Some((store, ours, theirs)) = filled().await else { return };
+    let application = application(database(&store)).await;
+    let set = format!("SET threadkeep.workspace = '{}'; SET threadkeep.sees_all = 'on'", ours.workspace);
+    application.batch_execute(&set).await.unwrap();
+    for text in [
+        "INSERT INTO members VALUES ($1, 'eve', 'admin', now())",
+        "INSERT INTO api_keys VALUES ($1, $1, '', 'k', 'admin', 'eve', now())",
+        "INSERT INTO audit_log VALUES ($1, 99, now(), 'eve', NULL, 'a', 't', 'd', '')",
+        "UPDATE members SET workspace_id = $1",
+        "UPDATE chat_conversations SET workspace_id = $1",
+    ] {
+        let error = application.execute(text, &[&theirs.workspace]).await.unwrap_err();
+        let message = error.as_db_error().unwrap().message();
+        assert!(message.contains("row-level security"), "{text}: {message}");
+    }
+}
+
+#[tokio::test]
+async fn a_pooled_connection_has_no_scope_left_after_a_verb() {
+    let Some(database) = testkit::postgres::database().await else { return };
+    // Session settings would show in this server's own list of connections only through the connection
+    // itself, so the store gets one connection and the next caller on it is nobody.
+    let store = open_postgres(&database, false).await;
+    let store = TestStore {
+        store: std::sync::Arc::new(store),
+        clock: domain::time::FixedClock::new(domain::time::from_ms(1_778_749_956_000)),
+        behind: Behind::Postgres(database),
+    };
+    let ann = store.workspace("ann").await;
+    store.create(&ann, "t").await;
+    let nobody =
+        Scope { workspace: uuid::Uuid::nil(), role: Role::Member, user: String::new(), ..ann.clone() };
+    for _ in 0..20 {
+        assert_eq!(store.titles(&ann, &newest()).await.len(), 1);
+        assert!(store.titles(&nobody, &newest()).await.is_empty());
+        assert!(store.list_memberships("", None, None, 10).await.unwrap().is_empty());
+        assert_eq!(store.list_memberships("ann", None, None, 10).await.unwrap().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn without_the_applications_filter_nothing_foreign_comes_back() {
+    let Some((filled, ours, theirs)) = filled().await else { return };
+    let unfiltered = open_postgres(database(&filled), false).await;
+    let store = TestStore { store: std::sync::Arc::new(unfiltered), ..filled };
+    let (bob, eve) = (member(&ours, "bob"), member(&ours, "eve"));
+    for (scope, count) in [(&ours, 2), (&bob, 2), (&eve, 1)] {
+        let page = store.list_conversations(scope, &newest()).await.unwrap();
+        assert_eq!(page.items.len(), count, "{}", scope.user);
+        assert!(page.items.iter().all(|found| found.workspace == ours.workspace));
+        let search = ConversationSearch {
+            filter: ConversationFilter::default(),
+            query: Query::parse("word").unwrap(),
+            sort: None,
+            offset: 0,
+            limit: 50,
+            with_context: true,
+        };
+        let found = store.search_conversations(scope, &search).await.unwrap();
+        assert_eq!(found.items.len(), count, "{}", scope.user);
+        assert!(found.items.iter().all(|hit| hit.conversation.workspace == ours.workspace));
+    }
+    let foreign = store.list_conversations(&theirs, &newest()).await.unwrap().items;
+    let own = store.list_conversations(&ours, &newest()).await.unwrap().items;
+    let private = own.iter().find(|found| found.title.as_deref() == Some("word private")).unwrap();
+    for (scope, id) in [(&ours, foreign[0].id), (&ours, foreign[1].id), (&eve, private.id)] {
+        let now = store.now();
+        assert_eq!(fails(store.get_thread(scope, id, Some(Window::All)).await), "not found");
+        assert_eq!(fails(store.patch(scope, id, |_| ()).await), "not found");
+        assert_eq!(fails(store.delete_conversation(scope, id, None, now).await), "not found");
+        assert_eq!(fails(store.restore_conversation(scope, id, now).await), "not found");
+        assert_eq!(fails(store.append_messages(scope, id, &[], now).await), "not found");
+    }
+    assert_eq!(store.list_members(&ours, None, 10).await.unwrap().len(), 1);
+    assert_eq!(store.find_member(&theirs, "ann").await.unwrap().map(|found| found.role), Some(Role::Admin));
+    assert_eq!(store.list_keys(&ours, None, 10).await.unwrap().len(), 1);
+    assert_eq!(store.list_audit(&ours, 0, 10).await.unwrap().len(), 3);
+    assert_eq!(store.find_key(ours.workspace, [1; 32]).await.unwrap().unwrap().workspace.id, ours.workspace);
+    assert_eq!(store.find_workspace(&ours).await.unwrap().unwrap().id, ours.workspace);
+    let nowhere = Scope { workspace: store.new_id(), ..ours.clone() };
+    assert_eq!(store.find_workspace(&nowhere).await.unwrap(), None);
+    assert!(store.list_memberships("eve", None, None, 10).await.unwrap().is_empty());
+    // What is deleted is its owner's business again, shared or not.
+    let shared = own.iter().find(|found| found.title.as_deref() == Some("word shared")).unwrap();
+    store.delete_conversation(&ours, shared.id, None, store.now()).await.unwrap();
+    let filter = ConversationFilter { deleted: true, ..Default::default() };
+    let deleted = ConversationQuery { filter, ..newest() };
+    assert_eq!(store.titles(&bob, &deleted).await, ["word shared"]);
+    assert!(store.titles(&eve, &deleted).await.is_empty());
+    // Removing a workspace leaves the other one whole.
+    store.remove_workspace(&ours, true, store.now()).await.unwrap();
+    assert_eq!(store.list_conversations(&theirs, &newest()).await.unwrap().items, foreign);
+    assert_eq!(store.list_members(&theirs, None, 10).await.unwrap().len(), 1);
+    assert_eq!(store.list_keys(&theirs, None, 10).await.unwrap().len(), 1);
+    store.make(&theirs, NewConversation::default()).await.unwrap();
+}
