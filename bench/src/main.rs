@@ -3,6 +3,7 @@
 
 mod corpus;
 mod http;
+mod load;
 mod measure;
 mod place;
 mod report;

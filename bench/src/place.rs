@@ -1,33 +1,33 @@
-//! The stores that are measured: one per database and size, filled through the store's own verbs.
+//! The stores that are measured: one per database and size.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Context as _;
-use domain::conversation::{Visibility, Write};
+use domain::conversation::Visibility;
 use domain::scope::Role;
 use domain::secret::Secret;
 use domain::time::from_ms;
 use domain::workspace::Workspace;
-use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use store::Store;
 use store::postgres::{PostgresOptions, PostgresStore};
 use store::sqlite::{SqliteStore, Use};
 use tempfile::TempDir;
 use testkit::postgres::TestDatabase;
 use tokio::task::JoinSet;
-use tokio_postgres::NoTls;
 
-use crate::corpus::{self, Draft};
-use crate::note;
-
-/// How many conversations are stored at once while loading.
-const AT_ONCE: usize = 48;
+use crate::{corpus, load, note};
 
 enum Behind {
     Sqlite(TempDir),
     Postgres(TestDatabase),
+}
+
+/// Where rows go in bulk.
+enum Target {
+    File(PathBuf),
+    Superuser(String),
 }
 
 /// One store with `size` conversations.
@@ -38,7 +38,16 @@ pub struct Place {
 }
 
 impl Place {
-    /// A folder of this place's own, with the database's address as a server's setting.
+    fn target(&self) -> anyhow::Result<Target> {
+        match &self.behind {
+            Behind::Sqlite(folder) => Ok(Target::File(file(folder))),
+            Behind::Postgres(database) => Ok(Target::Superuser(
+                database.superuser_url().context("TEST_POSTGRES_SUPERUSER_URL is not set")?,
+            )),
+        }
+    }
+
+    /// The database as a server's setting names it.
     pub fn address(&self) -> String {
         match &self.behind {
             Behind::Sqlite(folder) => format!("sqlite:{}", file(folder).display()),
@@ -89,25 +98,21 @@ async fn open(url: &str) -> anyhow::Result<PostgresStore> {
 pub async fn load(databases: &[Database]) -> anyhow::Result<()> {
     let mut loading = JoinSet::new();
     for database in databases {
-        let mut work = Vec::new();
-        for place in &database.places {
-            let (store, maintenance) = match &place.behind {
-                Behind::Sqlite(_) => (Arc::clone(&place.store), None),
-                // Nothing of the loading has to survive a power cut.
-                Behind::Postgres(behind) => {
-                    let url = format!("{}?options=-c%20synchronous_commit%3Doff", behind.url());
-                    (Arc::new(open(&url).await?) as Arc<dyn Store>, Some(behind.url().to_owned()))
-                }
-            };
-            work.push((place.size, store, maintenance));
-        }
+        let places: Vec<_> = database
+            .places
+            .iter()
+            .map(|place| (place.size, Arc::clone(&place.store), place.target()))
+            .collect();
         let name = database.name;
         loading.spawn(async move {
-            for (size, store, maintenance) in work {
+            for (size, store, target) in places {
                 let started = Instant::now();
-                fill(&*store, size).await?;
-                if let Some(url) = maintenance {
-                    vacuum(&url).await?;
+                make_workspace(&*store).await?;
+                match target? {
+                    Target::File(file) => {
+                        tokio::task::spawn_blocking(move || load::fill_sqlite(&file, size)).await??;
+                    }
+                    Target::Superuser(url) => load::fill_postgres(&url, size).await?,
                 }
                 note(&format!("{name}: {size} conversations in {:.1} s", started.elapsed().as_secs_f64()));
             }
@@ -120,7 +125,7 @@ pub async fn load(databases: &[Database]) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn fill(store: &dyn Store, size: usize) -> anyhow::Result<()> {
+async fn make_workspace(store: &dyn Store) -> anyhow::Result<()> {
     let admin = corpus::scope(corpus::ADMIN, Role::Admin);
     let workspace = Workspace {
         id: corpus::WORKSPACE,
@@ -131,22 +136,5 @@ async fn fill(store: &dyn Store, size: usize) -> anyhow::Result<()> {
     };
     store.create_workspace(&admin, &workspace).await?;
     store.put_member(&admin, corpus::MEMBER, Role::Member, from_ms(0)).await?;
-    let drafts = stream::iter(corpus::drafts(size)).map(|draft| keep(store, draft));
-    drafts.buffer_unordered(AT_ONCE).try_collect::<()>().await
-}
-
-async fn keep(store: &dyn Store, draft: Draft) -> anyhow::Result<()> {
-    let write = Write { now: draft.created_at, max_tabs: 50 };
-    store.create_conversation(&draft.scope, &draft.new, draft.id, &write).await?;
-    store.append_messages(&draft.scope, draft.id, &draft.messages, draft.updated_at).await?;
     Ok(())
-}
-
-/// What autovacuum does a minute later, so that two runs start from the same.
-async fn vacuum(url: &str) -> anyhow::Result<()> {
-    let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
-    tokio::select! {
-        done = client.batch_execute("VACUUM (ANALYZE)") => done.context("VACUUM"),
-        ended = connection => Ok(ended?),
-    }
 }

@@ -23,7 +23,9 @@ pub enum StoreError {
     #[error("the store is unavailable: {0}")]
     Unavailable(String),
     /// The schema was made by a newer Threadkeep.
-    #[error("the database has schema version {found}, this Threadkeep knows up to {known}: use a newer binary")]
+    #[error(
+        "the database has schema version {found}, this Threadkeep knows up to {known}: use a newer binary"
+    )]
     NewerSchema { found: i32, known: i32 },
     #[error("store: {0}")]
     Internal(String),

@@ -11,7 +11,8 @@
 use async_trait::async_trait;
 use domain::audit::AuditEntry;
 use domain::conversation::{
-    Conversation, ConversationPatch, ConversationQuery, ConversationSearch, Found, NewConversation, Page, Write,
+    Conversation, ConversationPatch, ConversationQuery, ConversationSearch, Found, NewConversation, Page,
+    Write,
 };
 use domain::message::{Message, NewMessage, Window};
 use domain::scope::{Role, Scope};
@@ -60,7 +61,11 @@ pub trait Store: Send + Sync {
 
     /// Live (or deleted) conversations in the order asked for. The cost does not depend on how many
     /// there are, for newest-first lists with or without a source.
-    async fn list_conversations(&self, scope: &Scope, query: &ConversationQuery) -> Result<Page<Conversation>>;
+    async fn list_conversations(
+        &self,
+        scope: &Scope,
+        query: &ConversationQuery,
+    ) -> Result<Page<Conversation>>;
 
     /// Conversations whose title or messages match, best first, each with what matched.
     async fn search_conversations(&self, scope: &Scope, search: &ConversationSearch) -> Result<Page<Found>>;
@@ -116,7 +121,12 @@ pub trait Store: Send + Sync {
 
     async fn find_workspace(&self, scope: &Scope) -> Result<Option<Workspace>>;
 
-    async fn update_workspace(&self, scope: &Scope, patch: &WorkspacePatch, now: Timestamp) -> Result<Workspace>;
+    async fn update_workspace(
+        &self,
+        scope: &Scope,
+        patch: &WorkspacePatch,
+        now: Timestamp,
+    ) -> Result<Workspace>;
 
     /// Removes the scope's workspace with its members and keys. `Conflict` while it holds live
     /// conversations, unless `cascade`: then they are soft-deleted with their bags.
@@ -129,7 +139,13 @@ pub trait Store: Send + Sync {
 
     /// Adds a member, or gives an existing one another role. True when it was added. `Conflict` when
     /// the workspace would be left without an admin.
-    async fn put_member(&self, scope: &Scope, user: &str, role: Role, now: Timestamp) -> Result<(Member, bool)>;
+    async fn put_member(
+        &self,
+        scope: &Scope,
+        user: &str,
+        role: Role,
+        now: Timestamp,
+    ) -> Result<(Member, bool)>;
 
     /// Removes a member. The keys that member made stop working, service keys aside. `Conflict` when
     /// it is the last admin.

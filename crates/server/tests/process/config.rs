@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::house::House;
+use crate::house::{Env, House};
 
 const SECRETS: [&str; 6] = [
     "THREADKEEP_SECRET",
@@ -90,7 +90,7 @@ async fn secrets_are_masked_wherever_they_come_from() {
     let in_files: Vec<_> = names.iter().map(|name| (name.as_str(), file.to_str().expect("a path"))).collect();
     let flags: Vec<_> = flags.iter().map(String::as_str).collect();
 
-    let ways: [(&str, &[&str], &[(&str, &str)]); 4] = [
+    let ways: [(&str, &[&str], &Env); 4] = [
         ("env", &[], &in_env),
         ("env", &[], &in_files),
         ("file", &["--config", "config.toml"], &[]),

@@ -15,6 +15,9 @@ pub const BINARY: &str = env!("CARGO_BIN_EXE_threadkeep");
 pub const CONVERSATIONS: &str = "/v1/chat-conversations";
 pub const MEDIA: &str = "application/vnd.api+json";
 
+/// Settings in the environment.
+pub type Env<'a> = [(&'a str, &'a str)];
+
 /// Where a story happens. Both are removed with the value.
 pub struct House {
     data: TempDir,

@@ -1,7 +1,11 @@
 //! The real `threadkeep` binary as a process: how it starts, stops, dies and comes back, what it says, and what
 //! its listener bears. One file for each story; `house` is the folder and the database that a story happens in.
 
-#![expect(clippy::expect_used, clippy::panic, reason = "a story that cannot go on has failed, in its setup too")]
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a story that cannot go on has failed, in its setup too"
+)]
 
 mod commands;
 mod config;

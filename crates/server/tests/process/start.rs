@@ -8,7 +8,7 @@ use nix::sys::signal::Signal;
 use reqwest::Method;
 use serde_json::json;
 
-use crate::house::{BINARY, CONVERSATIONS, House, Ran, client, stop_well};
+use crate::house::{BINARY, CONVERSATIONS, Env, House, Ran, client, stop_well};
 
 const SECRET: &str = "0123456789abcdef0123456789abcdef";
 
@@ -140,7 +140,7 @@ async fn whatever_is_set_wrong_stops_the_start_with_one_sentence_that_names_it()
     let broken = write("broken.toml", "secret = \"hunter2-hunter2\n");
     let blob = format!("file://{file}");
     let (in_file, as_file) = (format!("sqlite:{file}/x.db"), format!("sqlite:{file}"));
-    let cases: &[(&[(&str, &str)], &[&str])] = &[
+    let cases: &[(&Env, &[&str])] = &[
         (&[("THREADKEEP_DATA", &file)], &["THREADKEEP_DATA", &file]),
         (&[("THREADKEEP_DATA", "/dev/null/data")], &["THREADKEEP_DATA", "/dev/null/data"]),
         (&[("THREADKEEP_DATA", &file), ("THREADKEEP_BLOB_URL", "s3://bucket")], &["THREADKEEP_DATA", &file]),

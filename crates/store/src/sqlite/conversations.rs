@@ -2,8 +2,8 @@
 
 use domain::audit::Action;
 use domain::conversation::{
-    Conversation, ConversationPatch, ConversationQuery, Kind, Mode, NewConversation, Page, PatchFault, Source,
-    Visibility, Write,
+    Conversation, ConversationPatch, ConversationQuery, Kind, Mode, NewConversation, Page, PatchFault,
+    Source, Visibility, Write,
 };
 use domain::message::Window;
 use domain::scope::Scope;

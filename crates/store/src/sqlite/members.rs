@@ -27,7 +27,9 @@ pub(super) fn list(db: &Connection, scope: &Scope, after: Option<&str>, limit: u
 
 pub(super) fn find(db: &Connection, scope: &Scope, user: &str) -> Result<Option<Member>> {
     let found = db
-        .prepare_cached("SELECT user_id, role, added_at FROM members WHERE workspace_id = ?1 AND user_id = ?2")?
+        .prepare_cached(
+            "SELECT user_id, role, added_at FROM members WHERE workspace_id = ?1 AND user_id = ?2",
+        )?
         .query_row(params![scope.workspace, user], read)
         .optional()?;
     Ok(found)

@@ -139,6 +139,8 @@ pub(super) fn read_window(
 /// The text of one message of a thread.
 pub(super) fn text(db: &Connection, scope: &Scope, conversation: Uuid, message: Uuid) -> Result<String> {
     Ok(db
-        .prepare_cached("SELECT text FROM messages WHERE workspace_id = ?1 AND conversation_id = ?2 AND id = ?3")?
+        .prepare_cached(
+            "SELECT text FROM messages WHERE workspace_id = ?1 AND conversation_id = ?2 AND id = ?3",
+        )?
         .query_row(params![scope.workspace, conversation, message], |row| row.get(0))?)
 }

@@ -16,7 +16,8 @@ use std::path::Path;
 use async_trait::async_trait;
 use domain::audit::AuditEntry;
 use domain::conversation::{
-    Conversation, ConversationPatch, ConversationQuery, ConversationSearch, Found, NewConversation, Page, Write,
+    Conversation, ConversationPatch, ConversationQuery, ConversationSearch, Found, NewConversation, Page,
+    Write,
 };
 use domain::message::{NewMessage, Window};
 use domain::scope::{Role, Scope};
@@ -56,7 +57,9 @@ impl SqliteStore {
 
 impl From<rusqlite::Error> for StoreError {
     fn from(error: rusqlite::Error) -> Self {
-        use rusqlite::ErrorCode::{CannotOpen, DatabaseBusy, DatabaseLocked, DiskFull, ReadOnly, SystemIoFailure};
+        use rusqlite::ErrorCode::{
+            CannotOpen, DatabaseBusy, DatabaseLocked, DiskFull, ReadOnly, SystemIoFailure,
+        };
         match error.sqlite_error_code() {
             Some(DiskFull | SystemIoFailure | DatabaseBusy | DatabaseLocked | CannotOpen | ReadOnly) => {
                 Self::Unavailable(error.to_string())
@@ -94,7 +97,11 @@ impl Store for SqliteStore {
         self.readers.read(move |db| conversations::get_thread(db, &scope, id, window)).await
     }
 
-    async fn list_conversations(&self, scope: &Scope, query: &ConversationQuery) -> Result<Page<Conversation>> {
+    async fn list_conversations(
+        &self,
+        scope: &Scope,
+        query: &ConversationQuery,
+    ) -> Result<Page<Conversation>> {
         let (scope, query) = (scope.clone(), query.clone());
         self.readers.read(move |db| conversations::list(db, &scope, &query)).await
     }
@@ -114,7 +121,9 @@ impl Store for SqliteStore {
     ) -> Result<Conversation> {
         let (scope, patch, write) = (scope.clone(), patch.clone(), write.clone());
         self.writer
-            .write(Durability::Full, move |db| conversations::update(db, &scope, id, &patch, if_version, &write))
+            .write(Durability::Full, move |db| {
+                conversations::update(db, &scope, id, &patch, if_version, &write)
+            })
             .await
     }
 
@@ -170,7 +179,12 @@ impl Store for SqliteStore {
         self.readers.read(move |db| workspaces::find(db, &scope)).await
     }
 
-    async fn update_workspace(&self, scope: &Scope, patch: &WorkspacePatch, now: Timestamp) -> Result<Workspace> {
+    async fn update_workspace(
+        &self,
+        scope: &Scope,
+        patch: &WorkspacePatch,
+        now: Timestamp,
+    ) -> Result<Workspace> {
         let (scope, patch) = (scope.clone(), patch.clone());
         self.writer.write(Durability::Full, move |db| workspaces::update(db, &scope, &patch, now)).await
     }
@@ -190,7 +204,13 @@ impl Store for SqliteStore {
         self.readers.read(move |db| members::find(db, &scope, &user)).await
     }
 
-    async fn put_member(&self, scope: &Scope, user: &str, role: Role, now: Timestamp) -> Result<(Member, bool)> {
+    async fn put_member(
+        &self,
+        scope: &Scope,
+        user: &str,
+        role: Role,
+        now: Timestamp,
+    ) -> Result<(Member, bool)> {
         let (scope, user) = (scope.clone(), user.to_owned());
         self.writer.write(Durability::Full, move |db| members::put(db, &scope, &user, role, now)).await
     }

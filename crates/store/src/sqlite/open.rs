@@ -52,11 +52,9 @@ fn unusable(path: &Path, error: &dyn std::fmt::Display) -> StoreError {
 
 fn make_folder(path: &Path) -> Result<()> {
     match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(folder)
-            .map_err(|e| unusable(folder, &e)),
+        Some(folder) if !folder.as_os_str().is_empty() => {
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|e| unusable(folder, &e))
+        }
         _ => Ok(()),
     }
 }

@@ -22,7 +22,8 @@ impl Readers {
         &self,
         work: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let _permit = self.free.acquire().await.map_err(|error| StoreError::Unavailable(error.to_string()))?;
+        let _permit =
+            self.free.acquire().await.map_err(|error| StoreError::Unavailable(error.to_string()))?;
         let idle = std::sync::Arc::clone(&self.idle);
         let read = move || {
             let borrowed = Borrowed::take(&idle)?;
