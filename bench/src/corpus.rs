@@ -124,7 +124,7 @@ pub fn drafts(size: usize) -> impl Iterator<Item = Draft> {
 fn draft(index: usize, size: usize, id: Uuid, mut random: Random) -> Draft {
     let created_ms = START_MS + index as i64 * STEP_MS;
     // One in five was taken up again later.
-    let later = if index % 5 == 0 { random.below((size - index) as u64) as i64 } else { 0 };
+    let later = if index.is_multiple_of(5) { random.below((size - index) as u64) as i64 } else { 0 };
     let updated_ms = created_ms + later * STEP_MS + 1_000;
     let own = chosen(index, size, OWN, 1);
     let owner = if own { MEMBER.to_owned() } else { format!("user-{:02}", random.below(OTHERS as u64)) };
@@ -135,7 +135,7 @@ fn draft(index: usize, size: usize, id: Uuid, mut random: Random) -> Draft {
         _ => Some(Source::Web),
     };
     let patch = ConversationPatch {
-        mode: Some(Some(if index % 2 == 0 { Mode::Ask } else { Mode::Agent })),
+        mode: Some(Some(if index.is_multiple_of(2) { Mode::Ask } else { Mode::Agent })),
         page_path: Some(Some("/reports/quarterly".into())),
         visibility: Some(if shared { Visibility::Workspace } else { Visibility::Private }),
         ..ConversationPatch::default()
@@ -155,7 +155,8 @@ fn draft(index: usize, size: usize, id: Uuid, mut random: Random) -> Draft {
 
 /// Message `n` of a thread, of some 250 characters.
 pub fn message(random: &mut Random, n: usize, at_ms: i64, rare: bool) -> NewMessage {
-    let (role, words) = if n % 2 == 0 { (MessageRole::User, 20) } else { (MessageRole::Assistant, 50) };
+    let (role, words) =
+        if n.is_multiple_of(2) { (MessageRole::User, 20) } else { (MessageRole::Assistant, 50) };
     let mut text = random.text(words);
     text.push(' ');
     text.push_str(COMMON);

@@ -15,7 +15,8 @@ pub struct Row {
     /// One per column, smallest size first.
     pub figures: Vec<Figures>,
     pub goal: Option<f64>,
-    /// How much work a column's answer is, where the columns differ; the growth is taken per unit.
+    /// How many messages a column's answer has, where the columns differ. The growth is then taken per
+    /// message and from the second column on: in the first the fixed cost of a call hides the rest.
     pub work: Option<Vec<f64>>,
 }
 
@@ -25,7 +26,7 @@ impl Row {
             let work = self.work.as_ref().and_then(|work| work.get(index)).copied().unwrap_or(1.0);
             self.figures.get(index).map_or(f64::NAN, |figures| figures.p50 / work)
         };
-        cost(self.figures.len().saturating_sub(1)) / cost(0)
+        cost(self.figures.len().saturating_sub(1)) / cost(usize::from(self.work.is_some()))
     }
 
     fn missed(&self) -> Option<String> {
@@ -62,7 +63,10 @@ impl Tables {
                     thousands(p95.round() as usize)
                 );
             }
-            let per_unit = if row.work.is_some() { " per message" } else { "" };
+            let per_unit = match columns.get(1) {
+                Some(from) if row.work.is_some() => format!(" per message from {from} on"),
+                _ => String::new(),
+            };
             let goal = match (row.goal, row.missed()) {
                 (None, _) => "–".to_owned(),
                 (Some(goal), None) => format!("{goal} x: met"),
@@ -115,7 +119,7 @@ mod tests {
         let figures = [10.0, 90.0, 16.0].map(|p50| Figures { p50, p95: 0.0 }).to_vec();
         let mut row = Row { what: "x".into(), database: "y", figures, goal: Some(1.5), work: None };
         assert_eq!(row.missed().unwrap(), "y: x grows 1.60 x, goal 1.5 x");
-        row.work = Some(vec![1.0, 1.0, 2.0]);
-        assert_eq!(row.missed(), None);
+        row.work = Some(vec![1.0, 10.0, 1.0]);
+        assert_eq!(row.missed().unwrap(), "y: x grows 1.78 x, goal 1.5 x");
     }
 }

@@ -69,7 +69,8 @@ mod tests {
 
     #[test]
     fn if_match_compares_strongly() {
-        let cases: [(&[&str], Result<Option<i64>, ()>); 8] = [
+        type Case = (&'static [&'static str], Result<Option<i64>, ()>);
+        let cases: [Case; 8] = [
             (&[], Ok(None)),
             (&["*"], Ok(None)),
             (&["\"3\""], Ok(Some(3))),

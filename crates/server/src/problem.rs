@@ -9,7 +9,7 @@ use domain::conversation::PatchFault;
 use serde_json::{Map, Value};
 use store::StoreError;
 
-use crate::jsonapi::error::{ApiError, ErrorDocument, Source, shown};
+use crate::jsonapi::error::{ApiError, ErrorDocument, Source, sentence, shown};
 use crate::jsonapi::media::MEDIA_TYPE;
 
 #[derive(Debug, Clone)]
@@ -205,13 +205,6 @@ impl From<PatchFault> for Problem {
             .at(Source::header("If-Match")),
         }
     }
-}
-
-/// A reason as a sentence of its own.
-fn sentence(text: &str) -> String {
-    let mut chars = text.chars();
-    let first: String = chars.next().into_iter().flat_map(char::to_uppercase).collect();
-    format!("{first}{}{}", chars.as_str(), if text.ends_with('.') { "" } else { "." })
 }
 
 impl IntoResponse for ErrorDocument {

@@ -85,6 +85,11 @@ async fn database(config: &Config) -> Finding {
     let result = match schema_version(config).await {
         Ok(None) => Ok(format!("{kind}; its schema will be made at the first start")),
         // The logs of other users' workspaces are theirs to follow, by the API.
+        // Opening the store would bring it up to date, which is not a check's business.
+        Ok(Some(version)) if version < SqliteStore::known_version() => Ok(format!(
+            "{kind}, schema version {version}; the next start brings it to {}",
+            SqliteStore::known_version()
+        )),
         Ok(Some(version)) if !config.is_local() => Ok(format!("{kind}, schema version {version}")),
         Ok(Some(version)) => match audit_log(config).await {
             Ok(entries) => {

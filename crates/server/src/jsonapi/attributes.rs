@@ -6,8 +6,8 @@ use domain::conversation::{Mode, Source as Surface, Visibility};
 use domain::tab::{MAX_KEY_CHARS, Tab, check_tabs};
 
 use super::CONVERSATION;
-use super::document::{ConversationWrite, Operation, sentence};
-use super::error::{ApiError, ErrorDocument, Source, shown};
+use super::document::{ConversationWrite, Operation};
+use super::error::{ApiError, ErrorDocument, Source, sentence, shown};
 use super::field::{Field, Writer};
 use super::members::{Members, child, elements, string};
 use super::query::parse_uuid;

@@ -6,7 +6,7 @@ use domain::json;
 use uuid::Uuid;
 
 use super::attributes;
-use super::error::{ApiError, ErrorDocument, Source, shown};
+use super::error::{ApiError, ErrorDocument, Source, sentence, shown};
 use super::members::{Members, child, string};
 use super::query::parse_uuid;
 use super::{CONVERSATION, WORKSPACE};
@@ -59,14 +59,6 @@ pub fn read(bytes: &[u8], operation: Operation, max_tabs: usize) -> Result<Conve
 
 fn malformed(pointer: impl Into<String>, detail: impl Into<String>) -> ApiError {
     ApiError::malformed_document(Source::pointer(pointer), detail)
-}
-
-/// A fault's text as a sentence of its own.
-pub(super) fn sentence(text: &str) -> String {
-    let mut chars = text.chars();
-    let first: String = chars.next().into_iter().flat_map(char::to_uppercase).collect();
-    let end = if text.ends_with(['.', '…']) { "" } else { "." };
-    format!("{first}{}{end}", chars.as_str())
 }
 
 struct Reader {

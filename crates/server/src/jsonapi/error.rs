@@ -189,6 +189,18 @@ pub fn shown(input: &str) -> String {
     quoted
 }
 
+/// A reason as a sentence of its own; a name of ours at its start keeps its spelling.
+pub fn sentence(text: &str) -> String {
+    let first_word = text.split(' ').next().unwrap_or("");
+    let is_name = first_word.contains('_') || first_word.chars().skip(1).any(char::is_uppercase);
+    let mut chars = text.chars();
+    let first: String = match is_name {
+        true => chars.next().into_iter().collect(),
+        false => chars.next().into_iter().flat_map(char::to_uppercase).collect(),
+    };
+    format!("{first}{}{}", chars.as_str(), if text.ends_with(['.', '…']) { "" } else { "." })
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -265,6 +277,17 @@ mod tests {
     fn the_number_of_errors_is_bounded() {
         let many = document((0..1000).map(|_| ApiError::internal("")).collect());
         assert_eq!(many.errors().len(), MAX_ERRORS);
+    }
+
+    #[test]
+    fn sentences_keep_the_spelling_of_names() {
+        for (reason, expected) in [
+            ("only the owner may", "Only the owner may."),
+            ("active_tab_key must be a key", "active_tab_key must be a key."),
+            ("subPath climbs.", "subPath climbs."),
+        ] {
+            assert_eq!(sentence(reason), expected);
+        }
     }
 
     #[test]

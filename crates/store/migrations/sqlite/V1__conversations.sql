@@ -120,7 +120,7 @@ CREATE TABLE messages (
 
 -- The words of titles and messages, made by domain::search, one row per document, named by `pk`.
 CREATE VIRTUAL TABLE title_search USING fts5 (words, content = '', contentless_delete = 1, tokenize = 'ascii', prefix = '1 2 3');
-CREATE VIRTUAL TABLE message_search USING fts5 (words, content = '', contentless_delete = 1, tokenize = 'ascii', prefix = '2 3');
+CREATE VIRTUAL TABLE message_search USING fts5 (words, content = '', contentless_delete = 1, tokenize = 'ascii', prefix = '1 2 3');
 
 CREATE TABLE runs (
     workspace_id         BLOB NOT NULL,

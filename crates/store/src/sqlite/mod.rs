@@ -49,6 +49,11 @@ impl SqliteStore {
         })
     }
 
+    /// The schema version that this binary knows; PostgreSQL's has the same number.
+    pub fn known_version() -> i32 {
+        open::known_version()
+    }
+
     /// The schema version of the file, without changing it; `None` for a file without a schema.
     pub fn schema_version(path: &Path) -> Result<Option<i32>> {
         open::schema_version(path)

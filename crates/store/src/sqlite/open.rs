@@ -1,7 +1,7 @@
 //! Opening the file: folder, lock, pragmas, migrations. The only place that opens SQLite connections.
 
 use std::fs::{self, File, TryLockError};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use rusqlite::{Connection, OpenFlags};
@@ -62,7 +62,8 @@ fn make_folder(path: &Path) -> Result<()> {
 fn lock_file(path: &Path, suffix: &str) -> Result<File> {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
-    File::options().create(true).truncate(false).write(true).open(&name).map_err(|e| unusable(path, &e))
+    let mut options = File::options();
+    options.create(true).truncate(false).write(true).mode(0o600).open(&name).map_err(|e| unusable(path, &e))
 }
 
 fn lock_for_serving(path: &Path) -> Result<File> {
@@ -98,7 +99,7 @@ fn migrate(path: &Path, writer: &mut Connection) -> Result<()> {
     Ok(())
 }
 
-fn known_version() -> i32 {
+pub(super) fn known_version() -> i32 {
     embedded::migrations::runner().get_migrations().iter().map(|m| m.version()).max().unwrap_or(0)
 }
 
