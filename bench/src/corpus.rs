@@ -13,6 +13,9 @@ const START_MS: i64 = 1_700_000_000_000;
 const STEP_MS: i64 = 60_000;
 
 pub const WORKSPACE: Uuid = Uuid::from_u128(0x018b_cfe5_6800_7000_8000_0000_0000_0001);
+/// Another workspace, with a tenth as many conversations: all shared, and all of one user.
+pub const HOSTED: Uuid = Uuid::from_u128(0x018b_cfe5_6800_7000_8000_0000_0000_0002);
+pub const HOST: &str = "host";
 pub const ORG: &str = "bench";
 pub const ADMIN: &str = "admin";
 /// Owns few conversations among many private ones of others.
@@ -26,6 +29,8 @@ pub const COMMON: &str = "report";
 /// How many conversations are the member's own, and how many others are shared.
 const OWN: usize = 20;
 const SHARED: usize = 10;
+/// How many conversations have no source, and so match every one.
+const SOURCELESS: usize = 10;
 /// How many conversations are long, and how many messages those have.
 const LONG: usize = 40;
 pub const LONG_MESSAGES: usize = 60;
@@ -118,7 +123,15 @@ pub fn all(size: usize) -> Vec<Uuid> {
 }
 
 pub fn drafts(size: usize) -> impl Iterator<Item = Draft> {
-    ids(size).map(move |(index, id, random)| draft(index, size, id, random))
+    let own = ids(size).map(move |(index, id, random)| draft(index, size, id, random));
+    own.chain(ids(size / 10).map(move |(index, id, random)| hosted(draft(index, size, id, random))))
+}
+
+fn hosted(mut draft: Draft) -> Draft {
+    draft.scope = Scope { workspace: HOSTED, ..scope(HOST, Role::Member) };
+    draft.new.patch.visibility = Some(Visibility::Workspace);
+    draft.messages.truncate(2);
+    draft
 }
 
 fn draft(index: usize, size: usize, id: Uuid, mut random: Random) -> Draft {
@@ -130,8 +143,8 @@ fn draft(index: usize, size: usize, id: Uuid, mut random: Random) -> Draft {
     let owner = if own { MEMBER.to_owned() } else { format!("user-{:02}", random.below(OTHERS as u64)) };
     let shared = chosen(index, size, SHARED, 2);
     let source = match random.below(5) {
-        0 => None,
-        1 => Some(Source::Extension),
+        _ if chosen(index, size, SOURCELESS, 5) => None,
+        0 => Some(Source::Extension),
         _ => Some(Source::Web),
     };
     let patch = ConversationPatch {
@@ -174,10 +187,13 @@ mod tests {
     #[test]
     fn every_size_holds_what_the_rows_look_for_equally_often() {
         for size in [500, 1_000, 10_007] {
-            let drafts: Vec<Draft> = drafts(size).collect();
+            let (drafts, hosted): (Vec<Draft>, Vec<Draft>) =
+                drafts(size).partition(|draft| draft.scope.workspace == WORKSPACE);
+            assert_eq!(hosted.len(), size / 10);
             let count = |wanted: &dyn Fn(&Draft) -> bool| drafts.iter().filter(|draft| wanted(draft)).count();
             assert_eq!(count(&|draft| draft.scope.user == MEMBER), OWN);
             assert_eq!(count(&|draft| draft.new.patch.visibility == Some(Visibility::Workspace)), SHARED);
+            assert_eq!(count(&|draft| draft.new.source.is_none()), SOURCELESS);
             assert_eq!(count(&|draft| draft.messages.len() == LONG_MESSAGES), LONG);
             assert_eq!(long(size).len(), LONG);
             assert_eq!(

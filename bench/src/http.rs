@@ -41,7 +41,13 @@ impl Subject {
 
     async fn get(&self, bearer: &str, path: &str) -> anyhow::Result<()> {
         let url = format!("{}{path}", self.server.url());
-        let answer = self.client.get(url).bearer_auth(bearer).send().await?;
+        let answer = self
+            .client
+            .get(url)
+            .bearer_auth(bearer)
+            .header("threadkeep-workspace", corpus::WORKSPACE.to_string())
+            .send()
+            .await?;
         let status = answer.status();
         let body = answer.bytes().await?;
         ensure!(status.is_success(), "{path}: {status} {}", String::from_utf8_lossy(&body));
@@ -57,6 +63,8 @@ enum Task {
 }
 
 pub async fn rows(databases: &[Database], binary: &Path, pace: Pace) -> anyhow::Result<Vec<Row>> {
+    // Servers start in folders of their own.
+    let binary = &binary.canonicalize().with_context(|| format!("--server {}", binary.display()))?;
     let mut subjects = Vec::new();
     for place in databases.iter().flat_map(|database| &database.places) {
         subjects.push(Subject::start(place, binary).await?);

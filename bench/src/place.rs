@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::Context as _;
 use domain::conversation::Visibility;
-use domain::scope::Role;
+use domain::scope::{Role, Scope};
 use domain::secret::Secret;
 use domain::time::from_ms;
 use domain::workspace::Workspace;
@@ -107,7 +107,7 @@ pub async fn load(databases: &[Database]) -> anyhow::Result<()> {
         loading.spawn(async move {
             for (size, store, target) in places {
                 let started = Instant::now();
-                make_workspace(&*store).await?;
+                make_workspaces(&*store).await?;
                 match target? {
                     Target::File(file) => {
                         tokio::task::spawn_blocking(move || load::fill_sqlite(&file, size)).await??;
@@ -125,16 +125,18 @@ pub async fn load(databases: &[Database]) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn make_workspace(store: &dyn Store) -> anyhow::Result<()> {
-    let admin = corpus::scope(corpus::ADMIN, Role::Admin);
-    let workspace = Workspace {
-        id: corpus::WORKSPACE,
-        org: corpus::ORG.into(),
-        name: "Bench".into(),
-        default_visibility: Visibility::Private,
-        created_at: from_ms(0),
-    };
-    store.create_workspace(&admin, &workspace).await?;
-    store.put_member(&admin, corpus::MEMBER, Role::Member, from_ms(0)).await?;
+async fn make_workspaces(store: &dyn Store) -> anyhow::Result<()> {
+    for (id, member) in [(corpus::WORKSPACE, corpus::MEMBER), (corpus::HOSTED, corpus::HOST)] {
+        let admin = Scope { workspace: id, ..corpus::scope(corpus::ADMIN, Role::Admin) };
+        let workspace = Workspace {
+            id,
+            org: corpus::ORG.into(),
+            name: "Bench".into(),
+            default_visibility: Visibility::Private,
+            created_at: from_ms(0),
+        };
+        store.create_workspace(&admin, &workspace).await?;
+        store.put_member(&admin, member, Role::Member, from_ms(0)).await?;
+    }
     Ok(())
 }

@@ -40,6 +40,7 @@ enum Task {
 
 fn tasks() -> Vec<(&'static str, Task, Option<f64>)> {
     let admin = || corpus::scope(ADMIN, Role::Admin);
+    let host = Scope { workspace: corpus::HOSTED, ..corpus::scope(corpus::HOST, Role::Member) };
     let list = |scope, source, rows| Task::List { scope, source, rows };
     let newest = Task::Retrieve { window: Window::Newest { limit: 50 }, messages: 50 };
     let whole = Task::Retrieve { window: Window::All, messages: LONG_MESSAGES };
@@ -48,6 +49,7 @@ fn tasks() -> Vec<(&'static str, Task, Option<f64>)> {
     vec![
         ("list the newest 50, as admin", list(admin(), None, 50), Some(FLAT)),
         ("list as a member who sees 30", list(corpus::scope(MEMBER, Role::Member), None, 30), Some(FLAT)),
+        ("list as the one who shares all", list(host, None, 50), Some(FLAT)),
         ("list the newest 50 of one source", list(admin(), Some(Source::Extension), 50), Some(FLAT)),
         ("retrieve with the newest 50 of 60 messages", newest, Some(FLAT)),
         ("retrieve whole, 60 messages", whole, Some(FLAT)),

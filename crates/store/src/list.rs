@@ -74,7 +74,10 @@ impl Sql {
             // What was shared and is now deleted is its owner's business again.
             return vec![own];
         }
-        vec![own, format!("{inside} AND c.visibility = 'workspace' AND c.user_id <> {user}")]
+        vec![
+            format!("{own} AND c.visibility = 'private'"),
+            format!("{inside} AND c.visibility = 'workspace'"),
+        ]
     }
 
     /// The one condition under which a scope sees a conversation `c`.
@@ -149,6 +152,13 @@ pub(crate) fn list(dialect: Dialect, scope: &Scope, query: &ConversationQuery) -
     let seek = sql.seek(query.sort, &query.seek);
     let columns = columns(query.with_context);
     let order = format!("ORDER BY {} {direction}, c.id {direction}", sort_column(query.sort.key));
+    // All rows of a walk have the same source, which PostgreSQL does not conclude from IS NULL: only in this
+    // order does it walk the index by source, whose other columns run the other way.
+    let walk_order = match (query.filter.source, direction) {
+        (None, _) => order.clone(),
+        (Some(_), "DESC") => order.replacen("ORDER BY", "ORDER BY c.source ASC,", 1),
+        (Some(_), _) => order.replacen("ORDER BY", "ORDER BY c.source DESC,", 1),
+    };
     let limit = query.limit + 1;
 
     let walks: Vec<String> = who
@@ -157,7 +167,7 @@ pub(crate) fn list(dialect: Dialect, scope: &Scope, query: &ConversationQuery) -
         .map(|(who, source)| {
             format!(
                 "SELECT * FROM (SELECT {columns} FROM chat_conversations c \
-                 WHERE {who} AND {source} AND {filters} AND {seek} {order} LIMIT {limit}) walk"
+                 WHERE {who} AND {source} AND {filters} AND {seek} {walk_order} LIMIT {limit}) walk"
             )
         })
         .collect();

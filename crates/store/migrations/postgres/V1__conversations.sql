@@ -81,11 +81,14 @@ CREATE INDEX idx_chat_conversations_workspace_source_updated
     ON chat_conversations (workspace_id, source, updated_at DESC, id DESC) WHERE deleted_at IS NULL;
 CREATE INDEX idx_chat_conversations_workspace_updated
     ON chat_conversations (workspace_id, updated_at DESC, id DESC) WHERE deleted_at IS NULL;
--- A member's list is two walks merged, own and shared, so that other people's private threads cost nothing.
+-- A member's list is two walks merged, own private ones and shared ones, so that neither other people's
+-- private threads nor one's own shared ones are walked over.
 CREATE INDEX idx_chat_conversations_owner_updated
-    ON chat_conversations (workspace_id, user_id, updated_at DESC, id DESC) WHERE deleted_at IS NULL;
+    ON chat_conversations (workspace_id, user_id, updated_at DESC, id DESC)
+    WHERE deleted_at IS NULL AND visibility = 'private';
 CREATE INDEX idx_chat_conversations_owner_source_updated
-    ON chat_conversations (workspace_id, user_id, source, updated_at DESC, id DESC) WHERE deleted_at IS NULL;
+    ON chat_conversations (workspace_id, user_id, source, updated_at DESC, id DESC)
+    WHERE deleted_at IS NULL AND visibility = 'private';
 CREATE INDEX idx_chat_conversations_shared_updated
     ON chat_conversations (workspace_id, updated_at DESC, id DESC)
     WHERE deleted_at IS NULL AND visibility = 'workspace';
