@@ -1,16 +1,25 @@
 //! Words and pure rules of Threadkeep. No I/O, no async, no SQL, no HTTP: what is here can be
 //! tested with a table, and every other crate may rely on it.
 
+pub mod answer;
 pub mod audit;
 pub mod context;
 pub mod conversation;
+pub mod entry;
+pub mod event;
+pub mod fold;
+pub mod grant;
 pub mod history;
 pub mod json;
 pub mod limits;
+pub mod line;
 pub mod message;
+pub mod run;
 pub mod scope;
 pub mod search;
 pub mod secret;
 pub mod tab;
 pub mod time;
+pub mod window;
+pub mod wire;
 pub mod workspace;

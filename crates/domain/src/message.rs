@@ -1,9 +1,12 @@
 //! A message and the blocks it is made of: the public JSON and the stored JSON are the same.
 
 use jiff::Timestamp;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use uuid::Uuid;
+
+use crate::event::{Source, StepStatus};
+use crate::json;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -35,6 +38,7 @@ impl MessageRole {
 /// JSON text of someone else's making, passed on as it came.
 pub type Raw = Box<RawValue>;
 
+/// The order of the fields is the order in the JSON.
 #[derive(Debug, Clone, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
 pub enum Block {
@@ -44,10 +48,11 @@ pub enum Block {
     Reasoning {
         text: String,
     },
+    /// What the sandbox never said of a step is left out.
     Step {
         id: String,
         name: String,
-        status: String,
+        status: StepStatus,
         #[serde(skip_serializing_if = "Option::is_none")]
         args: Option<Raw>,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -55,8 +60,26 @@ pub enum Block {
         #[serde(skip_serializing_if = "Option::is_none")]
         error: Option<String>,
         #[serde(skip_serializing_if = "Option::is_none")]
-        duration_ms: Option<u64>,
+        duration_ms: Option<Raw>,
         started_at: i64,
+    },
+    /// Every field is always there, null where there is nothing.
+    ToolCall {
+        id: String,
+        name: String,
+        args: Option<Raw>,
+        result: Option<Raw>,
+        error: Option<String>,
+        truncated: bool,
+        round: u32,
+    },
+    Source(Source),
+    File {
+        file_id: Uuid,
+        name: String,
+        mime_type: String,
+        size: u64,
+        sha256: String,
     },
     Error {
         code: String,
@@ -105,6 +128,67 @@ pub fn plain_text(content: &[Block]) -> String {
     texts.join("\n\n")
 }
 
+/// The citations among the blocks, in order: what a message's `sources` lists.
+pub fn sources(content: &[Block]) -> Vec<&Source> {
+    content
+        .iter()
+        .filter_map(|block| match block {
+            Block::Source(source) => Some(source),
+            _ => None,
+        })
+        .collect()
+}
+
+/// Why blocks that a user sent are refused. `pointer` is the place within the array, as in RFC 6901.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{detail}")]
+pub struct BlocksFault {
+    pub pointer: String,
+    pub detail: String,
+}
+
+#[derive(Deserialize)]
+struct SentBlock<'a> {
+    #[serde(borrow)]
+    r#type: Option<&'a RawValue>,
+    #[serde(borrow)]
+    text: Option<&'a RawValue>,
+}
+
+/// The blocks of a user's message. A user speaks in text: every other block is made by a run, and one sent
+/// from outside would pass for it.
+pub fn blocks_from_json(sent: &str) -> Result<Vec<Block>, BlocksFault> {
+    json::check(sent.as_bytes())
+        .map_err(|fault| BlocksFault { detail: fault.to_string(), pointer: fault.pointer })?;
+    let refused = |pointer: String, detail: &str| BlocksFault { pointer, detail: detail.to_owned() };
+    let items: Vec<&RawValue> = serde_json::from_str(sent)
+        .map_err(|_| refused(String::new(), "a message is a text or an array of blocks"))?;
+    let mut blocks = Vec::with_capacity(items.len());
+    for (index, item) in items.iter().enumerate() {
+        let at = |field: &str| format!("/{index}{field}");
+        let shape = "a block is an object such as {\"type\":\"text\",\"text\":\"…\"}";
+        // An array would pass for a struct's fields in order.
+        if !item.get().starts_with('{') {
+            return Err(refused(at(""), shape));
+        }
+        let block: SentBlock<'_> = serde_json::from_str(item.get()).map_err(|_| refused(at(""), shape))?;
+        if string(block.r#type).as_deref() != Some("text") {
+            return Err(refused(at("/type"), "a user's message takes blocks of the type \"text\" only"));
+        }
+        let text = string(block.text)
+            .ok_or_else(|| refused(at("/text"), "a text block has a field \"text\" with a string"))?;
+        blocks.push(Block::Text { text });
+    }
+    if plain_text(&blocks).trim().is_empty() {
+        return Err(refused(String::new(), "the message is empty: send at least one block with a text"));
+    }
+    Ok(blocks)
+}
+
+fn string(raw: Option<&RawValue>) -> Option<String> {
+    serde_json::from_str(raw?.get()).ok()
+}
+
 /// A stored message; the JSON parts are text, ready to be written into an answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Message {
@@ -134,4 +218,70 @@ pub enum Window {
         message: Uuid,
         limit: usize,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_sends_text() {
+        let blocks =
+            blocks_from_json(r#"[{"type":"text","text":"a"},{"text":"","type":"text","x":1}]"#).unwrap();
+        assert_eq!(
+            serde_json::to_string(&blocks).unwrap(),
+            r#"[{"type":"text","text":"a"},{"type":"text","text":""}]"#
+        );
+    }
+
+    #[test]
+    fn what_else_a_user_sends_is_refused_at_its_place() {
+        for (sent, pointer, detail) in [
+            ("", "", "not valid JSON"),
+            ("\"a\"", "", "array of blocks"),
+            ("{}", "", "array of blocks"),
+            ("[]", "", "empty"),
+            (r#"[{"type":"text","text":" \n"}]"#, "", "empty"),
+            (r#"[{"type":"text","text":"a"},"b"]"#, "/1", "a block is an object"),
+            (r#"[["text","a"]]"#, "/0", "a block is an object"),
+            (r#"[null]"#, "/0", "a block is an object"),
+            (r#"[{"text":"a"}]"#, "/0/type", "only"),
+            (
+                r#"[{"type":"step","id":"s","name":"n","status":"succeeded","startedAt":1}]"#,
+                "/0/type",
+                "only",
+            ),
+            (r#"[{"type":"text"}]"#, "/0/text", "string"),
+            (r#"[{"type":"text","text":null}]"#, "/0/text", "string"),
+            (r#"[{"type":"text","text":["a"]}]"#, "/0/text", "string"),
+            (r#"[{"type":"text","text":"a","text":"b"}]"#, "/0/text", "more than once"),
+            (r#"[{"type":"text","text":"\u0000"}]"#, "/0/text", "U+0000"),
+        ] {
+            let fault = blocks_from_json(sent).expect_err(sent);
+            assert_eq!(fault.pointer, pointer, "{sent}");
+            assert!(fault.detail.contains(detail), "{sent}: {}", fault.detail);
+        }
+    }
+
+    #[test]
+    fn texts_are_joined_by_a_blank_line_and_sources_listed() {
+        let source = Source {
+            id: "1".into(),
+            title: "A".into(),
+            url: None,
+            locator: Some("page 3".into()),
+            snippet: "a".into(),
+        };
+        let blocks = [
+            Block::Text { text: "a".into() },
+            Block::Reasoning { text: "hm".into() },
+            Block::Source(source),
+            Block::Text { text: "b".into() },
+        ];
+        assert_eq!(plain_text(&blocks), "a\n\nb");
+        assert_eq!(
+            serde_json::to_string(&sources(&blocks)).unwrap(),
+            r#"[{"id":"1","title":"A","locator":"page 3","snippet":"a"}]"#
+        );
+    }
 }

@@ -10,6 +10,7 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result};
 use domain::conversation::Visibility;
+use domain::grant::{Grant, GrantKind};
 use domain::scope::{Role, Scope};
 use domain::secret::Secret;
 use domain::time::Clock;
@@ -18,7 +19,10 @@ use store::Store;
 use store::postgres::{PostgresOptions, PostgresStore};
 use store::sqlite::{SqliteStore, Use};
 use tokio_util::task::TaskTracker;
+use turn::{Access, Agents, Parts, Turns};
 use upstream::jwks::Jwks;
+use upstream::sandbox::{SandboxClient, SandboxLimits};
+use uuid::Uuid;
 
 use crate::auth::token::TokenRules;
 use crate::config::{Config, Database};
@@ -68,8 +72,19 @@ pub async fn build(
         None
     };
     let rate = if local.is_some() { None } else { RateLimit::new(config.limits.requests_per_second) };
+    let turns = Turns::open(Parts {
+        store: Arc::clone(&store),
+        clock: Arc::clone(&clock),
+        limits: config.limits.clone(),
+        tasks: tasks.clone(),
+        sandbox: sandbox(config)?,
+        agents: Arc::new(RunAccess { public_url: public_url.clone(), secret: secret.clone() }),
+    })
+    .await
+    .context("DATABASE_URL: what earlier runs left cannot be settled")?;
     Ok(Arc::new(App {
         store,
+        turns,
         tokens: token_rules(config, &clock, &tasks)?,
         clock,
         tasks,
@@ -81,6 +96,31 @@ pub async fn build(
         metrics: observe::metrics_handle(),
         draining: AtomicBool::new(false),
     }))
+}
+
+/// The sandbox that the operator named.
+fn sandbox(config: &Config) -> Result<Option<SandboxClient>> {
+    let Some(url) = &config.sandbox.url else { return Ok(None) };
+    let limits = SandboxLimits::new(&config.limits);
+    let client = SandboxClient::new(url, config.sandbox.token.clone(), upstream::http::client()?, limits)?;
+    Ok(Some(client))
+}
+
+/// Where a run's sandbox calls back, and with what.
+struct RunAccess {
+    public_url: String,
+    secret: Secret,
+}
+
+impl Agents for RunAccess {
+    fn access(&self, workspace: Uuid, run: Uuid, fence: i64) -> Access {
+        let token = |kind| Grant { kind, workspace, run, fence }.seal(&self.secret);
+        Access {
+            agent_url: format!("{}/v1/agent/{workspace}/{run}", self.public_url),
+            config_token: token(GrantKind::Config),
+            upload_otp: token(GrantKind::Upload),
+        }
+    }
 }
 
 fn token_rules(config: &Config, clock: &Arc<dyn Clock>, tasks: &TaskTracker) -> Result<TokenRules> {

@@ -17,6 +17,7 @@ mod problem;
 pub mod router;
 mod routes;
 mod state;
+mod stream;
 
 use std::future::Future;
 use std::net::{Ipv4Addr, SocketAddr};

@@ -18,6 +18,8 @@ const MAX_HEAD_BYTES: usize = 32 * 1024;
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long requests under way may take to finish once the server is told to stop.
 const DRAIN: Duration = Duration::from_secs(30);
+/// Of that, what runs get; those still under way then are settled as interrupted.
+const RUNS: Duration = Duration::from_secs(20);
 
 /// Serves until `shutdown` resolves, then lets what is under way finish.
 pub async fn listen(
@@ -57,8 +59,9 @@ pub async fn listen(
     app.draining.store(true, Ordering::Relaxed);
     drop(listener);
     tracker.close();
-    if tokio::time::timeout(DRAIN, async { tokio::join!(graceful.shutdown(), tracker.wait()) }).await.is_err()
-    {
+    // Runs first: their readers' requests end with them.
+    let drained = async { tokio::join!(app.turns.drain(RUNS), graceful.shutdown(), tracker.wait()) };
+    if tokio::time::timeout(DRAIN, drained).await.is_err() {
         tracing::warn!("requests were still under way after {} s", DRAIN.as_secs());
     }
 }

@@ -174,12 +174,16 @@ impl From<StoreError> for Problem {
                 Self::new(StatusCode::CONFLICT, code, "Conflict", sentence(detail))
             }
             StoreError::Denied(reason) => Self::forbidden(sentence(reason)),
+            StoreError::Invalid { input, detail } if input.starts_with('/') => {
+                Self::invalid_value(input, sentence(detail))
+            }
+            StoreError::Invalid { input, detail } => Self::invalid_parameter(input, sentence(detail)),
             StoreError::Refused(fault) => fault.into(),
             StoreError::Unavailable(reason) => {
                 tracing::error!(reason, "the store is unavailable");
                 Self::unavailable("The store cannot take this request now; try again shortly.", 1)
             }
-            error @ (StoreError::NewerSchema { .. } | StoreError::Internal(_)) => {
+            error @ (StoreError::NewerSchema { .. } | StoreError::Internal(_) | StoreError::Lost) => {
                 tracing::error!(%error, "the store failed");
                 Self::internal()
             }
@@ -214,13 +218,13 @@ impl IntoResponse for ErrorDocument {
     }
 }
 
-/// Whether a path is one of the `chat_conversation` resource's own: collection, item, restore.
+/// Whether a path is one of the `chat_conversation` resource's own: collection, item, restore, fork.
 pub(crate) fn speaks_jsonapi(path: &str) -> bool {
     let Some(rest) = path.strip_prefix("/v1/chat-conversations") else { return false };
     let mut parts = rest.split('/').skip(1);
     match (rest.is_empty() || rest.starts_with('/'), parts.next(), parts.next(), parts.next()) {
         (true, _, None, None) => true,
-        (true, Some(_), Some(action), None) => action == "restore",
+        (true, Some(_), Some(action), None) => action == "restore" || action == "fork",
         _ => false,
     }
 }

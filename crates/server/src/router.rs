@@ -11,7 +11,10 @@ use utoipa_axum::routes;
 use crate::extract::caller::authenticate;
 use crate::jsonapi::schema::{ErrorsDocument, ProblemDocument};
 use crate::problem::{self, Problem};
-use crate::routes::{api_keys, audit, conversations, health, home, members, openapi, session, workspaces};
+use crate::routes::{
+    agent, api_keys, audit, branches, conversations, health, home, members, openapi, runs, session, turns,
+    workspaces,
+};
 use crate::state::AppState;
 use crate::{host, observe};
 
@@ -22,6 +25,10 @@ use crate::{host, observe};
     license(name = "Apache-2.0", identifier = "Apache-2.0")
 ), tags(
     (name = "conversations", description = "The `chat_conversation` resource, JSON:API 1.1"),
+    (name = "turns", description = "One user message and its answer"),
+    (name = "runs", description = "The execution of a turn: its events, its trace, its end"),
+    (name = "branches", description = "Edits and forks of a thread"),
+    (name = "sandbox", description = "What a run's sandbox may ask for"),
     (name = "workspaces", description = "Who may do what"),
     (name = "session", description = "The browser's session"),
     (name = "operating", description = "For whoever runs the server")
@@ -37,6 +44,7 @@ fn open() -> OpenApiRouter<AppState> {
         .routes(routes!(health::readyz))
         .routes(routes!(health::metrics))
         .routes(routes!(openapi::openapi))
+        .routes(routes!(agent::config))
 }
 
 /// Routes for authenticated callers.
@@ -53,6 +61,17 @@ fn guarded() -> OpenApiRouter<AppState> {
         .routes(routes!(conversations::list, conversations::create))
         .routes(routes!(conversations::retrieve, conversations::update, conversations::delete))
         .routes(routes!(conversations::restore))
+        .routes(routes!(branches::fork))
+        .routes(routes!(branches::list))
+        .routes(routes!(branches::select))
+        .routes(routes!(turns::create))
+        .routes(routes!(runs::show, runs::edit))
+        .routes(routes!(runs::events))
+        .routes(routes!(runs::cancel))
+        .routes(routes!(runs::trace))
+        .routes(routes!(runs::of_conversation))
+        .routes(routes!(runs::queue))
+        .routes(routes!(runs::clear_lock))
 }
 
 pub fn router(app: &AppState) -> Router {

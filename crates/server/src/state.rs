@@ -9,6 +9,7 @@ use domain::secret::Secret;
 use domain::time::Clock;
 use store::Store;
 use tokio_util::task::TaskTracker;
+use turn::Turns;
 use uuid::Uuid;
 
 use crate::auth::token::TokenRules;
@@ -17,6 +18,7 @@ use crate::limit::RateLimit;
 pub struct App {
     pub store: Arc<dyn Store>,
     pub clock: Arc<dyn Clock>,
+    pub turns: Turns,
     pub limits: Limits,
     pub tokens: TokenRules,
     /// Signs cookies and URLs.

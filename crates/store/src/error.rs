@@ -16,6 +16,12 @@ pub enum StoreError {
     /// The caller may see it but not do this to it.
     #[error("{0}")]
     Denied(&'static str),
+    /// The run is no longer this writer's: it was settled or taken over. Nothing was written.
+    #[error("the run is held by another writer")]
+    Lost,
+    /// A request that names something which does not fit, such as a message that is not in the thread.
+    #[error("{detail}")]
+    Invalid { input: &'static str, detail: &'static str },
     /// A conversation's change was refused.
     #[error("the change was refused: {0:?}")]
     Refused(PatchFault),

@@ -6,6 +6,7 @@ pub mod postgres;
 mod search;
 pub mod sqlite;
 mod store;
+pub mod turns;
 
 pub use error::{Result, StoreError};
-pub use store::{Store, Thread};
+pub use store::{Store, Thread, ThreadRead};

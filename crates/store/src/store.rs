@@ -15,16 +15,31 @@ use domain::conversation::{
     Write,
 };
 use domain::message::{Message, NewMessage, Window};
+use domain::run::{Lease, Run, StartTurn, TurnMessage};
 use domain::scope::{Role, Scope};
 use domain::workspace::{ApiKey, KeyGrant, Member, Membership, Workspace, WorkspacePatch};
+use futures_util::stream::BoxStream;
 use jiff::Timestamp;
 use uuid::Uuid;
 
 use crate::error::{Result, StoreError};
+use crate::turns::{
+    Batch, Begun, Branch, Dispatch, Heartbeat, Held, LogPage, NewTurn, News, QueueStart, Settlement, Waiting,
+};
 
 pub(crate) const WORKSPACE_NOT_EMPTY: StoreError = StoreError::Conflict {
     code: "workspace_not_empty",
     detail: "the workspace still holds conversations; remove it with cascade=true to delete them with it",
+};
+
+pub(crate) const RUN_STARTED: StoreError = StoreError::Conflict {
+    code: "run_started",
+    detail: "the run has started; only a queued one can be edited",
+};
+
+pub(crate) const NO_OWN_MESSAGE: StoreError = StoreError::Conflict {
+    code: "no_own_message",
+    detail: "the run answers an earlier message again and has none of its own to edit; cancel it and send a turn",
 };
 
 pub(crate) const LAST_ADMIN: StoreError = StoreError::Conflict {
@@ -39,6 +54,21 @@ pub struct Thread {
     pub messages: Vec<Message>,
     /// Whether older messages lie before the window.
     pub has_before: bool,
+}
+
+/// What of a thread to read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ThreadRead {
+    /// `None` reads no messages.
+    pub window: Option<Window>,
+    /// `None` is the current branch; the conversation's own id is the first one.
+    pub branch: Option<Uuid>,
+}
+
+impl From<Option<Window>> for ThreadRead {
+    fn from(window: Option<Window>) -> Self {
+        Self { window, branch: None }
+    }
 }
 
 #[async_trait]
@@ -57,7 +87,8 @@ pub trait Store: Send + Sync {
 
     /// A live conversation that the scope may see, and the window of its messages.
     /// `NotFound` also when the window names a message that is not in the thread.
-    async fn get_thread(&self, scope: &Scope, id: Uuid, window: Option<Window>) -> Result<Thread>;
+    /// The thread is the current branch, or the one named.
+    async fn get_thread(&self, scope: &Scope, id: Uuid, read: ThreadRead) -> Result<Thread>;
 
     /// Live (or deleted) conversations in the order asked for. The cost does not depend on how many
     /// there are, for newest-first lists with or without a source.
@@ -165,6 +196,112 @@ pub trait Store: Send + Sync {
 
     /// The audit log, oldest first, after entry number `after`.
     async fn list_audit(&self, scope: &Scope, after: i64, limit: usize) -> Result<Vec<AuditEntry>>;
+
+    // ---- turns: three writes carry them, begin, append and settle ----
+
+    /// Accepts a turn: conversation (for a first one), user message, run and idempotency record in one
+    /// transaction, synced. What it refuses, it refuses before anything is written.
+    async fn begin_turn(&self, scope: &Scope, new: &NewTurn) -> Result<Begun>;
+
+    /// Starts the conversation's first queued run, if none is under way.
+    async fn start_queued(&self, waiting: &Waiting, start: &QueueStart) -> Result<Option<(Run, Lease)>>;
+
+    /// What the run's runner is to be given; `replay` messages before the user's.
+    async fn get_dispatch(&self, held: &Held, replay: usize) -> Result<Dispatch>;
+
+    /// Appends to the log. `Lost` unless the run is under way with this fence and the numbers go on from
+    /// what is stored. The newest batch once more is no loss: its writer may not have heard the answer.
+    /// Survives the death of this process.
+    async fn append_events(&self, held: &Held, batch: &Batch) -> Result<()>;
+
+    /// Ends a run: status, assistant message, counters, terminal events and the release, in one transaction.
+    /// `Lost` unless it is under way with this fence.
+    async fn settle_turn(&self, held: &Held, settlement: &Settlement) -> Result<Run>;
+
+    // ---- runs ----
+
+    async fn get_run(&self, scope: &Scope, run: Uuid) -> Result<Run>;
+
+    /// A conversation's runs, newest first, older than `before`.
+    async fn list_runs(
+        &self,
+        scope: &Scope,
+        conversation: Uuid,
+        before: Option<Uuid>,
+        limit: usize,
+    ) -> Result<Vec<Run>>;
+
+    /// The queued runs of a conversation with their messages, in the order they will start.
+    async fn list_queue(&self, scope: &Scope, conversation: Uuid) -> Result<Vec<(Run, StartTurn)>>;
+
+    /// Changes the message of a run that is still queued; `Conflict` once it has started.
+    async fn edit_queued(&self, scope: &Scope, run: Uuid, message: &TurnMessage) -> Result<Run>;
+
+    /// A queued run is cancelled at once; one under way is marked for its node; a settled one stays as it is.
+    async fn request_cancel(&self, scope: &Scope, run: Uuid, now: Timestamp) -> Result<Run>;
+
+    /// The log from event `after` on, in whole batches of about `max_bytes`.
+    async fn read_log(&self, scope: &Scope, run: Uuid, after: i64, max_bytes: usize) -> Result<LogPage>;
+
+    /// The log from entry `after` on, trace-only entries too, also once the event log has expired.
+    async fn read_trace(&self, scope: &Scope, run: Uuid, after: i64, max_bytes: usize) -> Result<LogPage>;
+
+    /// As `read_trace`, for whoever is to end the run: its conversation may be deleted. `Lost` when it is another's.
+    async fn read_held(&self, held: &Held, after: i64, max_bytes: usize) -> Result<LogPage>;
+
+    // ---- leases: liveness by the database's own clock ----
+
+    /// This node's runs; with `renew`, their leases are extended.
+    async fn system_heartbeat(&self, node: Uuid, lease_seconds: u64, renew: bool) -> Result<Heartbeat>;
+
+    /// Takes over runs whose lease has run out, with a higher fence.
+    async fn system_take_expired(&self, node: Uuid, lease_seconds: u64, limit: usize) -> Result<Vec<Held>>;
+
+    /// Takes over the conversation's run under way, whoever holds it.
+    async fn take_over(
+        &self,
+        scope: &Scope,
+        conversation: Uuid,
+        node: Uuid,
+        lease_seconds: u64,
+    ) -> Result<Option<Held>>;
+
+    /// Conversations with a queued run and none under way.
+    async fn system_list_waiting(&self, limit: usize) -> Result<Vec<Waiting>>;
+
+    /// Folds the logs of runs that ended before `before` into their traces, and forgets idempotency keys
+    /// older than a day. Answers how many runs it did.
+    async fn system_expire(&self, before: Timestamp, now: Timestamp, limit: usize) -> Result<usize>;
+
+    /// Tells all nodes. Its own statement, never part of another verb's transaction.
+    async fn system_announce(&self, news: &[News]) -> Result<()>;
+
+    /// What all nodes announce, this one's own news too, from when it is first polled; it reconnects by itself and
+    /// may skip. `None` where there is only one node. Each call makes one connection that listens.
+    fn system_news(&self) -> Option<BoxStream<'static, News>>;
+
+    // ---- branches ----
+
+    /// A new conversation with the thread up to and including `through`.
+    async fn fork_conversation(
+        &self,
+        scope: &Scope,
+        conversation: Uuid,
+        through: Uuid,
+        id: Uuid,
+        now: Timestamp,
+    ) -> Result<Conversation>;
+
+    async fn list_branches(&self, scope: &Scope, conversation: Uuid) -> Result<Vec<Branch>>;
+
+    /// Makes a branch the one that readers see and turns go on from.
+    async fn select_branch(
+        &self,
+        scope: &Scope,
+        conversation: Uuid,
+        branch: Uuid,
+        now: Timestamp,
+    ) -> Result<Conversation>;
 
     // ---- the store itself ----
 

@@ -2,4 +2,5 @@
 
 pub mod postgres;
 pub mod process;
+pub mod sandbox;
 pub mod server;

@@ -34,7 +34,7 @@ impl UpstreamError {
 }
 
 /// reqwest's own text stops at "error sending request"; the reason is further down its chain.
-fn causes(error: reqwest::Error) -> String {
+pub(crate) fn causes(error: reqwest::Error) -> String {
     let error = error.without_url();
     let mut text = error.to_string();
     let mut cause = error.source();

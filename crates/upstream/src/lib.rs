@@ -4,5 +4,7 @@
 pub mod error;
 pub mod http;
 pub mod jwks;
+mod ndjson;
+pub mod sandbox;
 
 pub use error::UpstreamError;

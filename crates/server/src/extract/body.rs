@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::body::HttpBody as _;
 use axum::extract::{FromRequest, Request};
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Limited};
 use serde::de::DeserializeOwned;
@@ -60,19 +60,25 @@ impl<T: DeserializeOwned> FromRequest<AppState> for JsonBody<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, app: &AppState) -> Result<Self, Problem> {
-        let kind = request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-        if !kind.is_some_and(is_json) {
-            return Err(Problem::new(
-                StatusCode::UNSUPPORTED_MEDIA_TYPE,
-                "unsupported_media_type",
-                "Unsupported media type",
-                "Send the body as application/json.",
-            )
-            .at(Source::header("Content-Type")));
-        }
+        check_json(request.headers())?;
         let Body(bytes) = Body::from_request(request, app).await?;
         parse(&bytes).map(Self)
     }
+}
+
+/// A body has to say that it is JSON.
+pub fn check_json(headers: &HeaderMap) -> Result<(), Problem> {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    if kind.is_some_and(is_json) {
+        return Ok(());
+    }
+    Err(Problem::new(
+        StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        "unsupported_media_type",
+        "Unsupported media type",
+        "Send the body as application/json.",
+    )
+    .at(Source::header("Content-Type")))
 }
 
 fn is_json(kind: &str) -> bool {

@@ -23,12 +23,9 @@ pub const USER_HEADER: HeaderName = HeaderName::from_static("threadkeep-user");
 #[derive(Debug, Clone)]
 enum Credential {
     /// A person, by token or by browser session.
-    User {
-        user: String,
-        org: String,
-        expires_at: jiff::Timestamp,
-    },
-    Key(Box<KeyGrant>),
+    User { user: String, org: String, expires_at: jiff::Timestamp },
+    /// With the hash under which it is found again.
+    Key(Box<KeyGrant>, [u8; 32]),
 }
 
 #[derive(Clone)]
@@ -83,7 +80,7 @@ pub async fn authenticate(State(app): State<AppState>, mut request: Request, nex
 
 async fn identify(app: &AppState, method: &Method, headers: &HeaderMap) -> Result<Caller, Problem> {
     let credential = match bearer(headers)? {
-        Some(token) if looks_like_key(token) => Credential::Key(Box::new(key(app, token).await?)),
+        Some(token) if looks_like_key(token) => key(app, token).await?,
         Some(token) => user(app, token).await?,
         None => browser(app, method, headers)?,
     };
@@ -98,7 +95,7 @@ async fn identify(app: &AppState, method: &Method, headers: &HeaderMap) -> Resul
 fn may_act_for(credential: &Credential, user: &str) -> bool {
     match credential {
         Credential::User { user: own, .. } => own == user,
-        Credential::Key(grant) => grant.key.role == Role::Service || grant.key.created_by == user,
+        Credential::Key(grant, _) => grant.key.role == Role::Service || grant.key.created_by == user,
     }
 }
 
@@ -118,7 +115,7 @@ fn bearer(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
     (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(Some(token)).ok_or_else(wrong)
 }
 
-async fn key(app: &App, text: &str) -> Result<KeyGrant, Problem> {
+async fn key(app: &App, text: &str) -> Result<Credential, Problem> {
     let refused = || Problem::unauthenticated("The API key is unknown or was removed.");
     let (workspace, hash) = read_key(text).ok_or_else(refused)?;
     let grant = app.store.find_key(workspace, hash).await?.ok_or_else(refused)?;
@@ -126,7 +123,7 @@ async fn key(app: &App, text: &str) -> Result<KeyGrant, Problem> {
     if grant.role().is_none() {
         return Err(refused());
     }
-    Ok(grant)
+    Ok(Credential::Key(Box::new(grant), hash))
 }
 
 async fn user(app: &App, token: &str) -> Result<Credential, Problem> {
@@ -213,7 +210,7 @@ impl Caller {
     fn id(&self) -> String {
         match &self.credential {
             Credential::User { user, org, .. } => format!("user {org} {user}"),
-            Credential::Key(grant) => format!("key {}", grant.key.id),
+            Credential::Key(grant, _) => format!("key {}", grant.key.id),
         }
     }
 
@@ -221,14 +218,14 @@ impl Caller {
     pub fn person(&self) -> Option<(&str, &str, jiff::Timestamp)> {
         match &self.credential {
             Credential::User { user, org, expires_at } => Some((user, org, *expires_at)),
-            Credential::Key(_) => None,
+            Credential::Key(..) => None,
         }
     }
 
     pub fn key(&self) -> Option<&KeyGrant> {
         match &self.credential {
             Credential::User { .. } => None,
-            Credential::Key(grant) => Some(grant),
+            Credential::Key(grant, _) => Some(grant),
         }
     }
 
@@ -237,9 +234,27 @@ impl Caller {
     pub async fn scope(&self, named: Named) -> Result<Scope, Problem> {
         let named = named.and(self.header_workspace)?.0;
         match &self.credential {
-            Credential::Key(grant) => self.key_scope(grant, named).await,
+            Credential::Key(grant, _) => self.key_scope(grant, named).await,
             Credential::User { user, .. } => self.user_scope(user, named).await,
         }
+    }
+
+    /// Whether the caller may still be there: a token ends, a key or a membership is taken back.
+    pub async fn recheck(&self, named: Named) -> Result<Scope, Problem> {
+        let now = self.app.clock.now();
+        match &self.credential {
+            Credential::User { expires_at, .. } if *expires_at <= now => {
+                return Err(Problem::unauthenticated("The token has expired."));
+            }
+            Credential::Key(grant, hash) => {
+                let found = self.app.store.find_key(grant.workspace.id, *hash).await?;
+                found
+                    .and_then(|found| found.role())
+                    .ok_or_else(|| Problem::unauthenticated("The API key was removed."))?;
+            }
+            Credential::User { .. } => {}
+        }
+        self.scope(named).await
     }
 
     /// As `scope`, for callers that may administer the workspace.

@@ -19,7 +19,7 @@ const MAX_AGENT_CHARS: usize = 255;
 const MAX_QUERY_CHARS: usize = 1000;
 
 const VIEW: [&str; 4] = ["fields[chat_conversation]", "fields[workspace]", "include", "workspace"];
-const RETRIEVE: [&str; 2] = ["page[messages]", "page[messages_before]"];
+const RETRIEVE: [&str; 3] = ["page[messages]", "page[messages_before]", "branchId"];
 const LIST: [&str; 12] = [
     "sort",
     "page[size]",
@@ -78,6 +78,8 @@ pub struct RetrieveQuery {
     /// At most so many messages, the newest ones (before `messages_before`).
     pub messages: Option<usize>,
     pub messages_before: Option<Uuid>,
+    /// `None` is the current branch.
+    pub branch: Option<Uuid>,
 }
 
 /// The parameters of create, update, delete and restore.
@@ -113,6 +115,7 @@ impl RetrieveQuery {
             workspace: reader.uuid("workspace"),
             messages: reader.number("page[messages]", MESSAGE_WINDOWS),
             messages_before: reader.uuid("page[messages_before]"),
+            branch: reader.uuid("branchId"),
         };
         reader.errors.or(found)
     }

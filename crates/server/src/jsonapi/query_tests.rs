@@ -58,8 +58,13 @@ fn nothing_asked_gives_the_defaults() {
         assert_eq!(list(raw), plain_list(), "{raw}");
     }
     let all = View { fields: FieldSet::ALL, ..plain_list().view };
-    let retrieve =
-        RetrieveQuery { view: all.clone(), workspace: None, messages: None, messages_before: None };
+    let retrieve = RetrieveQuery {
+        view: all.clone(),
+        workspace: None,
+        messages: None,
+        messages_before: None,
+        branch: None,
+    };
     assert_eq!(RetrieveQuery::parse(""), Ok(retrieve));
     assert_eq!(WriteQuery::parse(""), Ok(WriteQuery { view: all, workspace: None }));
 }

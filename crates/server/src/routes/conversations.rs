@@ -12,7 +12,7 @@ use domain::scope::Scope;
 use domain::search::Query;
 use jiff::tz::TimeZone;
 use serde_json::json;
-use store::StoreError;
+use store::{StoreError, ThreadRead};
 use uuid::Uuid;
 
 use super::workspaces::path_id;
@@ -71,7 +71,7 @@ impl IntoResponse for Failure {
 
 type Answer = Result<Response, Failure>;
 
-fn accepts(headers: &HeaderMap) -> Result<(), ApiError> {
+pub(super) fn accepts(headers: &HeaderMap) -> Result<(), ApiError> {
     check_accept(headers.get_all(header::ACCEPT).iter().map(HeaderValue::as_bytes))
 }
 
@@ -103,7 +103,7 @@ async fn finish(
 
 type Links<'a> = &'a [(&'static str, Option<&'a str>)];
 
-async fn answer_one(
+pub(super) async fn answer_one(
     app: &App,
     scope: &Scope,
     view: &View,
@@ -125,7 +125,7 @@ async fn all_messages(app: &App, scope: &Scope, view: &View, id: Uuid) -> Result
     if !view.fields.has(Field::Messages) {
         return Ok(Vec::new());
     }
-    Ok(app.store.get_thread(scope, id, Some(Window::All)).await?.messages)
+    Ok(app.store.get_thread(scope, id, Some(Window::All).into()).await?.messages)
 }
 
 /// Conversations, newest first unless sorted or searched.
@@ -256,7 +256,8 @@ fn sorted(page: Page<Conversation>, sort: Sort) -> Cursored {
     ("fields[chat_conversation]" = Option<String>, Query), ("fields[workspace]" = Option<String>, Query),
     ("include" = Option<String>, Query), ("workspace" = Option<Uuid>, Query),
     ("page[messages]" = Option<u32>, Query, description = "At most so many, the newest"),
-    ("page[messages_before]" = Option<Uuid>, Query, description = "Only those before this message")),
+    ("page[messages_before]" = Option<Uuid>, Query, description = "Only those before this message"),
+    ("branchId" = Option<Uuid>, Query, description = "Another branch than the current one")),
     responses((status = 200, description = "The conversation", content_type = "application/vnd.api+json", body = ConversationDocument), (status = 304), (status = 404), (status = 406)))]
 pub async fn retrieve(
     State(app): State<AppState>,
@@ -275,10 +276,11 @@ pub async fn retrieve(
             (limit, Some(message)) => Window::Before { message, limit: limit.unwrap_or(u32::MAX as usize) },
         });
     let id = path_id(&id)?;
-    let thread = match app.store.get_thread(&scope, id, window).await {
+    let read = ThreadRead { window, branch: query.branch };
+    let thread = match app.store.get_thread(&scope, id, read).await {
         Err(StoreError::NotFound) if query.messages_before.is_some() => {
             // Where the conversation is there, it is the message that is not.
-            app.store.get_thread(&scope, id, None).await?;
+            app.store.get_thread(&scope, id, None.into()).await?;
             let detail = "page[messages_before] must be the id of a message of this conversation.";
             return Err(
                 ApiError::invalid_parameter(Source::parameter("page[messages_before]"), detail).into()
@@ -349,7 +351,7 @@ pub async fn update(
     let scope = caller.scope(Named(query.workspace)).await?;
     let (id, write) = (path_id(&id)?, app.write());
     // What the caller may not see does not exist, whatever the document says.
-    let stored = app.store.get_thread(&scope, id, None).await?.conversation;
+    let stored = app.store.get_thread(&scope, id, None.into()).await?.conversation;
     let document = document::read(&bytes, Operation::Update { id }, write.max_tabs)?;
     document.check_workspace(scope.workspace)?;
     let version = if_match.version(stored.version)?;
@@ -376,9 +378,12 @@ pub async fn delete(
     let id = path_id(&id)?;
     let version = match IfMatch::from_headers(&headers) {
         IfMatch::Any => None,
-        if_match => if_match.version(app.store.get_thread(&scope, id, None).await?.conversation.version)?,
+        if_match => {
+            if_match.version(app.store.get_thread(&scope, id, None.into()).await?.conversation.version)?
+        }
     };
     app.store.delete_conversation(&scope, id, version, app.clock.now()).await?;
+    app.turns.notice_deletion().await;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 

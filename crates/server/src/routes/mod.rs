@@ -1,11 +1,15 @@
 //! One file per resource, one function per endpoint: extract, one call, shape the reply.
 
+pub mod agent;
 pub mod api_keys;
 pub mod audit;
+pub mod branches;
 pub mod conversations;
 pub mod health;
 pub mod home;
 pub mod members;
 pub mod openapi;
+pub mod runs;
 pub mod session;
+pub mod turns;
 pub mod workspaces;

@@ -177,5 +177,6 @@ pub async fn remove(
     }
     let scope = caller.admin_scope(Named(Some(path_id(&id)?))).await?;
     app.store.remove_workspace(&scope, cascade, app.clock.now()).await?;
+    app.turns.notice_deletion().await;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -1,5 +1,6 @@
 //! The messages of a thread: their shape and order, windows on them, and what a conversation keeps of them.
 
+use domain::event::StepStatus;
 use domain::message::{Block, MessageRole, NewMessage};
 use domain::time::{Clock as _, SystemClock};
 use serde_json::{Value, json};
@@ -15,11 +16,11 @@ async fn messages_have_their_shape(world: World) {
     let step = Block::Step {
         id: "s1".into(),
         name: "query".into(),
-        status: "done".into(),
+        status: StepStatus::Succeeded,
         args: None,
         result: serde_json::from_str(r#"{ "n":7.50 }"#).ok(),
         error: None,
-        duration_ms: Some(12),
+        duration_ms: serde_json::from_str("12").ok(),
         started_at: 1_700_000_000_000,
     };
     let at = SystemClock.now();
@@ -56,7 +57,7 @@ async fn messages_have_their_shape(world: World) {
             "id": answered.id.to_string(), "role": "assistant", "content": "One.\n\nTwo.",
             "parts": [
                 { "type": "text", "text": "One." },
-                { "type": "step", "id": "s1", "name": "query", "status": "done", "result": { "n": 7.5 },
+                { "type": "step", "id": "s1", "name": "query", "status": "succeeded", "result": { "n": 7.5 },
                   "durationMs": 12, "startedAt": 1_700_000_000_000_i64 },
                 { "type": "text", "text": "Two." }
             ],

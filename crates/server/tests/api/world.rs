@@ -246,10 +246,10 @@ pub fn check_problem(answer: &Answer) {
     assert_eq!(answer.body["status"], answer.status, "{}", answer.text);
 }
 
-fn speaks_jsonapi(path: &str) -> bool {
+pub fn speaks_jsonapi(path: &str) -> bool {
     let parts: Vec<&str> = path.split('/').collect();
     matches!(parts[..], ["", "v1", "chat-conversations"] | ["", "v1", "chat-conversations", _])
-        || matches!(parts[..], ["", "v1", "chat-conversations", _, "restore"])
+        || matches!(parts[..], ["", "v1", "chat-conversations", _, "restore" | "fork"])
 }
 
 /// The path of a conversation.

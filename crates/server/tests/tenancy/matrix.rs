@@ -1,6 +1,7 @@
 //! Every route x every kind of caller who may not: the right refusal, nothing given away, nothing changed.
 //!
 //! - no valid credential: 401 with `WWW-Authenticate`, on every route that is not open;
+//! - what is for a run's sandbox: 401, whoever asks with a credential of their own;
 //! - not in the workspace: 404, and the whole answer (status, headers, body) is that for an id that never was;
 //! - in the workspace, but not an admin: 403 on what is for admins, whether its object exists or not;
 //! - in the workspace, and the conversation is someone else's private one: 404, as for one that never was.
@@ -8,6 +9,8 @@
 //! On PostgreSQL the same is asserted again, to the byte, with the application's own filter switched off.
 
 use reqwest::Method;
+use serde_json::json;
+use testkit::sandbox::{Action, ScriptedSandbox};
 use testkit::server::{Answer, Backend, TestServer};
 
 use crate::routes::{Ids, Kind, Row, table};
@@ -24,9 +27,16 @@ enum Naming {
     Home,
 }
 
-async fn server(backend: Backend) -> Option<TestServer> {
-    // Thousands of requests in a moment; and the counts in the headers would differ from one to the next.
-    TestServer::start_with(backend, |config| config.limits.requests_per_second = 0).await
+/// A server, and the sandbox that its runs are in.
+async fn server(backend: Backend) -> Option<(TestServer, ScriptedSandbox)> {
+    let answer = Action::Line(json!({ "type": "result", "message": "Hello." }));
+    let sandbox = ScriptedSandbox::start(vec![Action::Headers("200 OK", Vec::new()), answer]).await.unwrap();
+    let server = TestServer::start_with(backend, |config| {
+        // Thousands of requests in a moment; and the counts in the headers would differ from one to the next.
+        config.limits.requests_per_second = 0;
+        config.sandbox.url = Some(sandbox.url());
+    });
+    Some((server.await?, sandbox))
 }
 
 async fn send(server: &TestServer, row: &Row, query: &str, naming: Naming, who: &Who, ids: &Ids) -> Answer {
@@ -129,6 +139,7 @@ async fn foreign(server: &TestServer, row: &Row, who: &Who, victim: &Ids) {
     match row.kind {
         Kind::Open => {}
         Kind::Own | Kind::Person => own(server, row, who, victim).await,
+        Kind::Run => twins(server, row, Naming::Not, who, pair, 401).await,
         Kind::Workspace => twins(server, row, Naming::Not, who, pair, 404).await,
         Kind::List => {
             for naming in [Naming::Parameter, Naming::Header] {
@@ -162,6 +173,7 @@ async fn mate(server: &TestServer, row: &Row, who: &Who, victim: &Ids) {
     match (row.kind, row.admin) {
         (Kind::Open, _) => {}
         (Kind::Own | Kind::Person, _) => own(server, row, who, victim).await,
+        (Kind::Run, _) => twins(server, row, Naming::Not, who, pair, 401).await,
         (Kind::Workspace, true) => twins(server, row, Naming::Not, who, pair, 403).await,
         (Kind::Workspace, false) => harmless(server, row, Naming::Not, who, victim).await,
         (Kind::List | Kind::Item, true) => twins(server, row, Naming::Parameter, who, pair, 403).await,
@@ -175,8 +187,8 @@ async fn mate(server: &TestServer, row: &Row, who: &Who, victim: &Ids) {
 }
 
 async fn nobody_gets_at_the_victim(backend: Backend) {
-    let Some(server) = server(backend).await else { return };
-    let victim = Victim::new(&server, "a").await;
+    let Some((server, sandbox)) = server(backend).await else { return };
+    let victim = Victim::new(&server, &sandbox, "a").await;
     let others = victim.others(&server, "a").await;
     assert_eq!(others.len(), 19);
     let before = victim.view(&server).await;
@@ -194,9 +206,10 @@ async fn nobody_gets_at_the_victim(backend: Backend) {
 
 /// Every row's request is one that works: the refusals above are for who asks, not for what is asked.
 async fn the_victims_own_admin_may_do_all_of_it(backend: Backend) {
-    let Some(server) = server(backend).await else { return };
-    for (at, row) in table().iter().enumerate().filter(|(_, row)| row.kind != Kind::Open) {
-        let victim = Victim::new(&server, &at.to_string()).await;
+    let Some((server, sandbox)) = server(backend).await else { return };
+    let for_callers = |row: &Row| !matches!(row.kind, Kind::Open | Kind::Run);
+    for (at, row) in table().iter().enumerate().filter(|(_, row)| for_callers(row)) {
+        let victim = Victim::new(&server, &sandbox, &at.to_string()).await;
         let headers = vec![("authorization", format!("Bearer {}", victim.boss))];
         let boss = Who {
             name: "the admin",
@@ -221,18 +234,18 @@ async fn the_victims_own_admin_may_do_all_of_it(backend: Backend) {
 
 /// An id that is taken elsewhere is free here: ids are unique in their workspace alone.
 async fn a_foreign_id_can_be_used_and_stays_foreign(backend: Backend) {
-    let Some(server) = server(backend).await else { return };
-    let victim = Victim::new(&server, "a").await;
+    let Some((server, sandbox)) = server(backend).await else { return };
+    let victim = Victim::new(&server, &sandbox, "a").await;
     let before = victim.view(&server).await;
     let stranger = server.person("stranger", "org-2");
     stranger.create_workspace("Elsewhere").await.unwrap();
     let conversation = &victim.ids.conversation;
-    let twin = document(Some(conversation), serde_json::json!({ "title": "Mine" }));
+    let twin = document(Some(conversation), json!({ "title": "Mine" }));
     expect(&post(&stranger, "/v1/chat-conversations", twin).await, 201, "");
     let path = format!("/v1/chat-conversations/{conversation}");
     let mine = get(&stranger, &path).await;
     assert_eq!(mine.body["data"]["attributes"]["title"], "Mine");
-    assert_eq!(mine.body["data"]["attributes"]["messages"], serde_json::json!([]));
+    assert_eq!(mine.body["data"]["attributes"]["messages"], json!([]));
     assert_eq!(stranger.send(Method::DELETE, &path, None).await.unwrap().status, 204);
     assert_eq!(victim.view(&server).await, before);
 }

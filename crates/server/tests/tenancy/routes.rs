@@ -21,6 +21,8 @@ pub enum Kind {
     Workspace,
     /// A thing in the path, in the workspace that a parameter or a header names.
     Item,
+    /// A run's own, for its sandbox: nobody else's credential opens it.
+    Run,
 }
 
 pub struct Row {
@@ -39,6 +41,11 @@ pub struct Ids {
     pub workspace: String,
     pub conversation: String,
     pub deleted: String,
+    /// The first message of the conversation.
+    pub message: String,
+    /// A run of the conversation that has ended, and one that waits.
+    pub settled: String,
+    pub queued: String,
     pub key: String,
     pub user: String,
 }
@@ -70,9 +77,14 @@ impl Row {
             path if path.starts_with("/v1/workspaces") => &ids.workspace,
             path if path.starts_with("/v1/api-keys") => &ids.key,
             path if path.ends_with("/restore") => &ids.deleted,
+            "/v1/runs/{id}/events" | "/v1/runs/{id}/trace" => &ids.settled,
+            path if path.starts_with("/v1/runs") => &ids.queued,
             _ => &ids.conversation,
         };
-        self.path.replace("{id}", id).replace("{user}", &ids.user)
+        // The first branch of a conversation has its id.
+        let path =
+            self.path.replace("{id}", id).replace("{user}", &ids.user).replace("{branch}", &ids.conversation);
+        path.replace("{workspace}", &ids.workspace).replace("{run}", &ids.settled)
     }
 }
 
@@ -80,7 +92,7 @@ const CONVERSATIONS: &str = "/v1/chat-conversations";
 const CONVERSATION: &str = "/v1/chat-conversations/{id}";
 
 pub fn table() -> Vec<Row> {
-    use Kind::{Item, List, Open, Own, Person, Workspace};
+    use Kind::{Item, List, Open, Own, Person, Run, Workspace};
     use Method as M;
     vec![
         Row::new(M::GET, "/", Open),
@@ -129,6 +141,22 @@ pub fn table() -> Vec<Row> {
         }),
         Row::new(M::DELETE, CONVERSATION, Item),
         Row::new(M::POST, "/v1/chat-conversations/{id}/restore", Item),
+        Row::new(M::POST, "/v1/chat-conversations/{id}/fork", Item)
+            .body(|ids| json!({ "through": ids.message })),
+        Row::new(M::GET, "/v1/chat-conversations/{id}/branches", Item),
+        Row::new(M::POST, "/v1/chat-conversations/{id}/branches/{branch}/select", Item),
+        Row::new(M::GET, "/v1/chat-conversations/{id}/runs", Item).queries(&["", "limit=1"]),
+        Row::new(M::GET, "/v1/chat-conversations/{id}/queue", Item),
+        Row::new(M::DELETE, "/v1/chat-conversations/{id}/lock", Item),
+        Row::new(M::POST, "/v1/turns", List)
+            .queries(&["", "wire=ndjson"])
+            .body(|ids| json!({ "message": "Planted", "workspace": ids.workspace })),
+        Row::new(M::GET, "/v1/runs/{id}", Item),
+        Row::new(M::PATCH, "/v1/runs/{id}", Item).body(|_| json!({ "message": "Taken over" })),
+        Row::new(M::GET, "/v1/runs/{id}/events", Item).queries(&["", "after=1", "wire=ndjson"]),
+        Row::new(M::POST, "/v1/runs/{id}/cancel", Item),
+        Row::new(M::GET, "/v1/runs/{id}/trace", Item).queries(&["", "limit=1"]),
+        Row::new(M::GET, "/v1/agent/{workspace}/{run}/config", Run),
     ]
 }
 

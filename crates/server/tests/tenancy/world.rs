@@ -5,11 +5,13 @@ use domain::message::{MessageRole, NewMessage};
 use domain::scope::{Role, Scope};
 use domain::time::{Clock as _, SystemClock};
 use jsonwebtoken::{EncodingKey, Header, encode};
+use reqwest::Method;
 use serde_json::json;
-use testkit::server::{JWT_SECRET, TestServer, token};
+use testkit::sandbox::{Action, ScriptedSandbox};
+use testkit::server::{JWT_SECRET, TestCaller, TestServer, token};
 
 use crate::routes::Ids;
-use crate::setup::{delete, expect, get, post};
+use crate::setup::{ask, delete, expect, get, post};
 
 /// In the name of the victim's workspace.
 pub const SPACE_WORD: &str = "secretspace";
@@ -48,7 +50,16 @@ pub struct Victim {
 /// Ids of nothing.
 pub fn absent() -> Ids {
     let id = || SystemClock.new_id().to_string();
-    Ids { workspace: id(), conversation: id(), deleted: id(), key: id(), user: format!("nobody-{}", id()) }
+    Ids {
+        workspace: id(),
+        conversation: id(),
+        deleted: id(),
+        message: id(),
+        settled: id(),
+        queued: id(),
+        key: id(),
+        user: format!("nobody-{}", id()),
+    }
 }
 
 async fn key(server: &TestServer, bearer: &str, workspace: &str, role: &str) -> (String, String) {
@@ -58,8 +69,40 @@ async fn key(server: &TestServer, bearer: &str, workspace: &str, role: &str) -> 
     (made.body["id"].as_str().unwrap().into(), made.body["key"].as_str().unwrap().into())
 }
 
+/// A turn of the victim's that nobody waits for: its run and its message.
+async fn turn(owner: &TestCaller<'_>, workspace: &str, conversation: &str) -> (String, String) {
+    let body = json!({ "workspace": workspace, "conversation": conversation, "on_busy": "enqueue",
+        "message": format!("Ask about my {THREAD_WORD}") });
+    let request = owner.request(Method::POST, "/v1/turns").header("prefer", "respond-async");
+    let made = ask(request.header("content-type", "application/json").body(body.to_string())).await;
+    expect(&made, 202, "");
+    (made.body["run"].as_str().unwrap().into(), made.body["message"].as_str().unwrap().into())
+}
+
+/// A run that has ended, one that is under way for good, and one that waits behind it. Out: the first with its
+/// message, and the last.
+async fn runs(
+    owner: &TestCaller<'_>,
+    sandbox: &ScriptedSandbox,
+    workspace: &str,
+    conversation: &str,
+) -> [String; 3] {
+    let answer = Action::Line(json!({ "type": "result", "message": format!("Your {THREAD_WORD}") }));
+    let open = || Action::Headers("200 OK", Vec::new());
+    let before = sandbox.requests().len();
+    sandbox.play(vec![open(), answer]);
+    sandbox.play(vec![open(), Action::Hang]);
+    let (settled, message) = turn(owner, workspace, conversation).await;
+    // Its events end with it.
+    expect(&get(owner, &format!("/v1/runs/{settled}/events?workspace={workspace}")).await, 200, "");
+    turn(owner, workspace, conversation).await;
+    sandbox.request(before + 1).await.unwrap();
+    let (queued, _) = turn(owner, workspace, conversation).await;
+    [settled, message, queued]
+}
+
 impl Victim {
-    pub async fn new(server: &TestServer, tag: &str) -> Self {
+    pub async fn new(server: &TestServer, sandbox: &ScriptedSandbox, tag: &str) -> Self {
         let (boss_id, owner_id) = (format!("boss-{tag}"), format!("owner-{tag}"));
         let (boss, owner) = (token(&boss_id, "org-1"), token(&owner_id, "org-1"));
         let (as_boss, as_owner) = (server.caller(&boss), server.caller(&owner));
@@ -87,13 +130,16 @@ impl Victim {
         }
         expect(&delete(&as_owner, &format!("/v1/chat-conversations/{deleted}")).await, 204, "");
         let (key, _) = key(server, &boss, &workspace, "service").await;
-        Self { ids: Ids { workspace, conversation, deleted, key, user: owner_id }, boss, owner }
+        let [settled, message, queued] = runs(&as_owner, sandbox, &workspace, &conversation).await;
+        let ids = Ids { workspace, conversation, deleted, message, settled, queued, key, user: owner_id };
+        Self { ids, boss, owner }
     }
 
     /// Workspace, members, keys and audit log as the admin sees them; the conversations as their owner does.
     pub async fn view(&self, server: &TestServer) -> Vec<String> {
         let view = self.view_or_refusals(server).await;
-        assert!(!view.iter().any(|text| text.contains("\"status\":")), "{view:?}");
+        let is_refusal = |text: &String| text.contains("\"status\":4") || text.contains("\"status\":\"4");
+        assert!(!view.iter().any(is_refusal), "{view:?}");
         view
     }
 
@@ -114,6 +160,9 @@ impl Victim {
             format!("/v1/chat-conversations/{conversation}?workspace={workspace}"),
             format!("/v1/chat-conversations?workspace={workspace}&filter[query]={THREAD_WORD}"),
             format!("/v1/chat-conversations?workspace={workspace}&filter[deleted]=true"),
+            format!("/v1/chat-conversations/{conversation}/runs?workspace={workspace}"),
+            format!("/v1/chat-conversations/{conversation}/queue?workspace={workspace}"),
+            format!("/v1/chat-conversations/{conversation}/branches?workspace={workspace}"),
         ] {
             view.push(get(&owner, &path).await);
         }
@@ -215,7 +264,7 @@ async fn foreigners(server: &TestServer, tag: &str) -> Vec<Who> {
 
 /// Whether an answer gives away anything of the victim's that this class may not know.
 pub fn leaks(class: Class, ids: &Ids, text: &str) -> bool {
-    let thread = [THREAD_WORD, &ids.conversation, &ids.deleted];
+    let thread = [THREAD_WORD, &ids.conversation, &ids.deleted, &ids.message, &ids.settled, &ids.queued];
     let space = [SPACE_WORD, &ids.workspace, &ids.key, &ids.user];
     let holds = |words: &[&str]| words.iter().any(|word| text.contains(word));
     holds(&thread) || (class == Class::Foreign && holds(&space))

@@ -13,11 +13,12 @@ use tokio_postgres::Row;
 use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 use uuid::Uuid;
 
+use super::branches::Start;
 use super::transaction::{Database, Settings, Transaction, params};
-use super::{audit, messages, search, workspaces};
+use super::{audit, messages, search, turn, workspaces};
 use crate::error::{Result, StoreError};
 use crate::list::{self, Dialect, Sql, Value};
-use crate::store::Thread;
+use crate::store::{Thread, ThreadRead};
 
 impl ToSql for Value {
     fn to_sql(
@@ -97,6 +98,13 @@ pub(super) async fn create(
     let workspace = workspaces::get(tx, scope, "FOR KEY SHARE").await?;
     let made = Conversation::create(scope, new, new.id.unwrap_or(id), workspace.default_visibility, write)
         .map_err(StoreError::Refused)?;
+    insert(tx, &made).await?;
+    search::index_title(tx, scope, &made).await?;
+    Ok(made)
+}
+
+/// Writes a whole new row.
+pub(super) async fn insert(tx: &Transaction, made: &Conversation) -> Result<()> {
     tx.insert(
         "id",
         "INSERT INTO chat_conversations (workspace_id, id, org_id, user_id, title, mode, source, page_path, \
@@ -114,7 +122,7 @@ pub(super) async fn create(
             &made.source.map(Source::as_str),
             &made.page_path,
             &made.total_tokens,
-            &tabs_text(&made)?,
+            &tabs_text(made)?,
             &made.active_tab_key,
             &made.kind.as_str(),
             &made.workflow_id,
@@ -131,9 +139,7 @@ pub(super) async fn create(
             &made.context,
         ],
     )
-    .await?;
-    search::index_title(tx, scope, &made).await?;
-    Ok(made)
+    .await
 }
 
 /// The conversations `c` that the scope may see, live or deleted.
@@ -151,7 +157,7 @@ pub(super) fn visible(dialect: Dialect, scope: &Scope, deleted: bool, with_conte
     sql
 }
 
-fn by_id(dialect: Dialect, scope: &Scope, id: Uuid, deleted: bool) -> Sql {
+pub(super) fn by_id(dialect: Dialect, scope: &Scope, id: Uuid, deleted: bool) -> Sql {
     let mut sql = visible(dialect, scope, deleted, true);
     let id = sql.bind(Value::Uuid(id));
     sql.text += &format!(" AND c.id = {id}");
@@ -174,25 +180,41 @@ pub(super) async fn get_locked(tx: &Transaction, scope: &Scope, id: Uuid) -> Res
     find_locked(tx, scope, id, false).await?.ok_or(StoreError::NotFound)
 }
 
-pub(super) async fn get_thread(
-    db: &Database,
+/// A live conversation the scope may see.
+pub(super) async fn get(tx: &Transaction, scope: &Scope, id: Uuid) -> Result<Conversation> {
+    let sql = by_id(tx.dialect, scope, id, false);
+    read(&tx.row(&sql.text, &params(&sql)).await?.ok_or(StoreError::NotFound)?)
+}
+
+/// A conversation of the server's own scope, live or deleted, locked against other changes.
+pub(super) async fn find_locked_any(
+    tx: &Transaction,
     scope: &Scope,
     id: Uuid,
-    window: Option<Window>,
-) -> Result<Thread> {
+) -> Result<Option<Conversation>> {
+    let text = format!(
+        "SELECT {} FROM chat_conversations c WHERE {} AND c.id = $2 FOR NO KEY UPDATE OF c",
+        list::columns(true),
+        tx.inside("c.workspace_id")
+    );
+    tx.row(&text, &[&scope.workspace, &id]).await?.map(|row| read(&row)).transpose()
+}
+
+pub(super) async fn get_thread(db: &Database, scope: &Scope, id: Uuid, asked: ThreadRead) -> Result<Thread> {
     let sql = by_id(db.dialect, scope, id, false);
     let settings = Settings::of(scope);
-    let Some(window) = window else {
+    if asked == ThreadRead::default() {
         let [rows] = db.read(&settings, [(&sql).into()]).await?;
         let conversation = read(rows.first().ok_or(StoreError::NotFound)?)?;
         return Ok(Thread { conversation, messages: Vec::new(), has_before: false });
-    };
-    let (texts, limits) = messages::window_queries(db.dialect, window);
-    let [anchor, newest] = messages::queries(&texts, scope, &id, &limits);
+    }
+    let window = asked.window.unwrap_or(Window::Newest { limit: 0 });
+    let (texts, limits) = messages::window_queries(db.dialect, Start::Id, window);
+    let [anchor, newest] = messages::queries(&texts, scope, &id, &asked.branch, &limits);
     let [rows, anchor, newest] = db.read(&settings, [(&sql).into(), anchor, newest]).await?;
     let conversation = read(rows.first().ok_or(StoreError::NotFound)?)?;
     let (messages, has_before) = messages::read_window(window, &anchor, &newest)?;
-    Ok(Thread { conversation, messages, has_before })
+    Ok(Thread { conversation, messages, has_before: has_before && asked.window.is_some() })
 }
 
 pub(super) async fn list(
@@ -211,7 +233,8 @@ pub(super) async fn save(tx: &Transaction, changed: &Conversation) -> Result<()>
     let text = format!(
         "UPDATE chat_conversations SET title = $3, mode = $4, page_path = $5, total_tokens = $6, tabs = $7, \
          active_tab_key = $8, kind = $9, agent_id = $10, model = $11, preview = $12, message_count = $13, \
-         first_message = $14, visibility = $15, deleted_at = $16, updated_at = $17, version = $18, context = $19 \
+         first_message = $14, visibility = $15, deleted_at = $16, updated_at = $17, version = $18, context = $19, \
+         workflow_id = $20 \
          WHERE {} AND id = $2",
         tx.inside("workspace_id")
     );
@@ -237,6 +260,7 @@ pub(super) async fn save(tx: &Transaction, changed: &Conversation) -> Result<()>
             &changed.updated_at,
             &changed.version,
             &changed.context,
+            &changed.workflow_id,
         ],
     )
     .await?;
@@ -288,7 +312,7 @@ pub(super) async fn delete(
         tx.inside("workspace_id")
     );
     tx.execute(&text, &[&scope.workspace, &id, &conversation.updated_at]).await?;
-    Ok(())
+    turn::cancel_all(tx, scope, Some(id), now).await
 }
 
 pub(super) async fn restore(

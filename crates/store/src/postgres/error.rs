@@ -3,7 +3,7 @@
 use std::error::Error as _;
 
 use deadpool_postgres::{HookError, PoolError, TimeoutType};
-use tokio_postgres::error::SqlState;
+use tokio_postgres::error::{DbError, SqlState};
 
 use crate::error::StoreError;
 
@@ -35,10 +35,15 @@ fn is_unavailable(error: &tokio_postgres::Error) -> bool {
     }
 }
 
-/// Another transaction was in the way; trying again can succeed.
+/// Another transaction was in the way; trying again can succeed, or finds out why not.
 pub(super) fn is_contention(error: &tokio_postgres::Error) -> bool {
-    matches!(error.code(), Some(&SqlState::T_R_SERIALIZATION_FAILURE | &SqlState::T_R_DEADLOCK_DETECTED))
+    let broken_off =
+        matches!(error.code(), Some(&SqlState::T_R_SERIALIZATION_FAILURE | &SqlState::T_R_DEADLOCK_DETECTED));
+    broken_off || error.as_db_error().and_then(DbError::constraint) == Some(ONE_RUNNING)
 }
+
+/// The index that keeps a second run of a conversation from starting.
+const ONE_RUNNING: &str = "idx_runs_one_running";
 
 pub(super) fn is_unique_violation(error: &tokio_postgres::Error) -> bool {
     error.code() == Some(&SqlState::UNIQUE_VIOLATION)

@@ -3,14 +3,18 @@
 use domain::conversation::Conversation;
 use domain::message::{Message, MessageRole, NewMessage, Window, plain_text};
 use domain::scope::Scope;
+use futures_util::future::join;
 use jiff::Timestamp;
 use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
-use super::transaction::{Query, Transaction, inside};
-use super::{conversations, search};
+use super::branches::{Head, Start};
+use super::transaction::{Params, Query, Transaction, inside};
+use super::{branches, conversations, search};
 use crate::error::{Result, StoreError};
 use crate::list::Dialect;
+use crate::turns::to_json;
 
 fn read(row: &Row) -> Result<Message> {
     Ok(Message {
@@ -27,6 +31,9 @@ fn read(row: &Row) -> Result<Message> {
     })
 }
 
+const COLUMNS: &str = "m.id, m.seq, m.role, m.text, m.content, m.file_attachments, m.sources, m.token_count, \
+     m.metadata, m.created_at";
+
 pub(super) async fn append(
     tx: &Transaction,
     scope: &Scope,
@@ -36,17 +43,11 @@ pub(super) async fn append(
 ) -> Result<Conversation> {
     let mut thread = conversations::get_locked(tx, scope, conversation).await?;
     let titled = thread.title.is_some();
-    let text = format!(
-        "SELECT seq FROM messages WHERE {} AND conversation_id = $2 AND branch = 0 ORDER BY seq DESC LIMIT 1",
-        tx.inside("workspace_id")
-    );
-    let last = tx.row(&text, &[&scope.workspace, &conversation]).await?;
-    let mut seq: i64 = last.map_or(Ok(0), |row| row.try_get(0))?;
+    let mut head = branches::head(tx, scope, conversation, None).await?;
     for message in messages {
-        seq += 1;
+        head.seq += 1;
         let text = plain_text(&message.content);
-        insert(tx, scope, conversation, seq, message, &text).await?;
-        search::index_message(tx, scope, conversation, seq, message, &text).await?;
+        insert(tx, scope, conversation, head, message).await?;
         let from_user = message.role == MessageRole::User;
         thread.note_message(message.id, from_user, &text, message.token_count, now);
     }
@@ -57,52 +58,128 @@ pub(super) async fn append(
     Ok(thread)
 }
 
-async fn insert(
+/// Writes a message and its words as a branch's newest.
+pub(super) async fn insert(
     tx: &Transaction,
     scope: &Scope,
     conversation: Uuid,
-    seq: i64,
+    Head { branch, seq }: Head,
     message: &NewMessage,
-    text: &str,
 ) -> Result<()> {
-    let content =
-        serde_json::to_string(&message.content).map_err(|error| StoreError::Internal(error.to_string()))?;
-    tx.insert(
+    // PostgreSQL keeps no NUL in a text; in the blocks, which are JSON, it is spelt out.
+    let text = plain_text(&message.content).replace('\0', "\u{fffd}");
+    let content = to_json(&message.content)?;
+    let role = message.role.as_str();
+    let values: Params<'_> = vec![
+        &scope.workspace,
+        &conversation,
+        &branch,
+        &seq,
+        &message.id,
+        &role,
+        &text,
+        &content,
+        &message.file_attachments,
+        &message.sources,
+        &message.token_count,
+        &message.metadata,
+        &message.created_at,
+    ];
+    let row = tx.insert(
         "message id",
         "INSERT INTO messages (workspace_id, conversation_id, branch, seq, id, role, text, content, \
          file_attachments, sources, token_count, metadata, created_at) \
-         VALUES ($1, $2, 0, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
-        &[
-            &scope.workspace,
-            &conversation,
-            &seq,
-            &message.id,
-            &message.role.as_str(),
-            &text,
-            &content,
-            &message.file_attachments,
-            &message.sources,
-            &message.token_count,
-            &message.metadata,
-            &message.created_at,
-        ],
-    )
-    .await
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)",
+        &values,
+    );
+    let words = search::index_message(tx, scope, conversation, seq, message, &text);
+    // The one does not wait for the other; an id that is taken is found by the first.
+    let (row, words) = join(row, words).await;
+    row.and(words)
 }
 
-/// Two queries, of which neither waits for the other's answer: whether the message that the window is
-/// named by is there, and the rows of the window, newest first, with one more that tells whether older
-/// ones lie before it.
-pub(super) fn window_queries(dialect: Dialect, window: Window) -> ([String; 2], (Uuid, i64)) {
-    let thread = format!("{} AND conversation_id = $2 AND branch = 0", inside(dialect, "workspace_id"));
-    let anchor = format!("SELECT seq FROM messages WHERE {thread} AND id = $3");
+/// One message of the conversation, on whichever branch.
+pub(super) async fn get(
+    tx: &Transaction,
+    scope: &Scope,
+    conversation: Uuid,
+    message: Uuid,
+) -> Result<Message> {
+    let text = format!(
+        "SELECT {COLUMNS} FROM messages m WHERE {} AND m.conversation_id = $2 AND m.id = $3",
+        tx.inside("m.workspace_id")
+    );
+    let row =
+        tx.row(&text, &[&scope.workspace, &conversation, &message]).await?.ok_or(StoreError::NotFound)?;
+    read(&row)
+}
+
+/// The first message that a user wrote in a branch through a message number, with its text.
+pub(super) async fn first_of_user(
+    tx: &Transaction,
+    scope: &Scope,
+    conversation: Uuid,
+    (branch, through): (i32, i64),
+) -> Result<Option<(Uuid, String)>> {
+    let text = format!(
+        "{} SELECT m.id, m.text FROM line l JOIN messages m ON {} WHERE m.role = 'user' AND m.seq <= $4 \
+         ORDER BY m.seq LIMIT 1",
+        branches::line(tx.dialect, Start::Number),
+        branches::in_segment(tx.dialect)
+    );
+    let row = tx.row(&text, &[&scope.workspace, &conversation, &Some(branch), &through]).await?;
+    row.map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).transpose()
+}
+
+/// Copies a branch through a message number into another conversation's first branch.
+pub(super) async fn copy(
+    tx: &Transaction,
+    scope: &Scope,
+    from: Uuid,
+    (branch, through): (i32, i64),
+    to: Uuid,
+) -> Result<()> {
+    let line = branches::line(tx.dialect, Start::Number);
+    let thread =
+        format!("FROM line l JOIN messages m ON {} AND m.seq <= $4", branches::in_segment(tx.dialect));
+    let (messages, words) = (
+        format!(
+            "{line} INSERT INTO messages (workspace_id, conversation_id, branch, seq, id, role, text, content, \
+             file_attachments, sources, token_count, metadata, created_at) \
+             SELECT m.workspace_id, $5::uuid, 0, m.seq, m.id, m.role, m.text, m.content, m.file_attachments, m.sources, \
+             m.token_count, m.metadata, m.created_at {thread}"
+        ),
+        format!(
+            "{line} INSERT INTO message_search (workspace_id, conversation_id, message_id, seq, created_at, words) \
+             SELECT s.workspace_id, $5::uuid, s.message_id, s.seq, s.created_at, s.words {thread} \
+             JOIN message_search s ON s.workspace_id = m.workspace_id AND s.conversation_id = $2 \
+             AND s.message_id = m.id"
+        ),
+    );
+    for text in [messages, words] {
+        tx.execute(&text, &[&scope.workspace, &from, &Some(branch), &through, &to]).await?;
+    }
+    Ok(())
+}
+
+/// Two queries, of which neither waits for the other's answer: which branch it is, and where on it the
+/// message stands that the window is named by; and the rows of the window, newest first, with one more
+/// that tells whether older ones lie before it.
+pub(super) fn window_queries(dialect: Dialect, start: Start, window: Window) -> ([String; 2], (Uuid, i64)) {
+    let (line, segment) = (branches::line(dialect, start), branches::in_segment(dialect));
+    let anchor = format!(
+        "{line} SELECT max(l.branch), max((SELECT m.seq FROM messages m WHERE {segment} AND m.id = $4)) FROM line l"
+    );
     let before = match window {
-        Window::Before { .. } => format!("seq < ({anchor})"),
-        Window::All | Window::Newest { .. } => "$3::uuid IS NOT NULL".to_owned(),
+        Window::Before { .. } => format!(
+            "m.seq < (SELECT a.seq FROM messages a WHERE {} AND a.conversation_id = $2 AND a.id = $4)",
+            inside(dialect, "a.workspace_id")
+        ),
+        Window::All | Window::Newest { .. } => "$4::uuid IS NOT NULL".to_owned(),
     };
     let newest = format!(
-        "SELECT id, seq, role, text, content, file_attachments, sources, token_count, metadata, created_at \
-         FROM messages WHERE {thread} AND {before} ORDER BY seq DESC LIMIT $4"
+        "{line} SELECT w.* FROM line l CROSS JOIN LATERAL (SELECT {COLUMNS} FROM messages m \
+         WHERE {segment} AND {before} ORDER BY m.seq DESC LIMIT $5) w ORDER BY w.seq DESC LIMIT $5"
     );
     let bound = match window {
         Window::All => (Uuid::nil(), i64::MAX),
@@ -116,21 +193,24 @@ pub(super) fn queries<'a>(
     [anchor, newest]: &'a [String; 2],
     scope: &'a Scope,
     conversation: &'a Uuid,
+    branch: &'a (dyn ToSql + Sync),
     (message, limit): &'a (Uuid, i64),
 ) -> [Query<'a>; 2] {
     [
-        Query { text: anchor, params: vec![&scope.workspace, conversation, message] },
-        Query { text: newest, params: vec![&scope.workspace, conversation, message, limit] },
+        Query { text: anchor, params: vec![&scope.workspace, conversation, branch, message] },
+        Query { text: newest, params: vec![&scope.workspace, conversation, branch, message, limit] },
     ]
 }
 
 /// The window in thread order, and whether older messages lie before it.
 pub(super) fn read_window(window: Window, anchor: &[Row], newest: &[Row]) -> Result<(Vec<Message>, bool)> {
+    let anchor = anchor.first().ok_or(StoreError::NotFound)?;
+    let (branch, seq): (Option<i32>, Option<i64>) = (anchor.try_get(0)?, anchor.try_get(1)?);
+    branch.ok_or(StoreError::NotFound)?;
     let limit = match window {
         Window::All => usize::MAX,
         Window::Newest { limit } => limit,
-        Window::Before { .. } if anchor.is_empty() => return Err(StoreError::NotFound),
-        Window::Before { limit, .. } => limit,
+        Window::Before { limit, .. } => seq.map(|_| limit).ok_or(StoreError::NotFound)?,
     };
     let mut messages: Vec<Message> = newest.iter().take(limit).map(read).collect::<Result<_>>()?;
     messages.reverse();

@@ -1,14 +1,20 @@
 //! The shared backend: PostgreSQL, under a role that row level security holds for.
 
 mod audit;
+mod branches;
 mod conversations;
 mod error;
 mod keys;
+mod leases;
+mod log;
 mod members;
 mod messages;
+mod news;
 mod open;
+mod runs;
 mod search;
 mod transaction;
+mod turn;
 mod workspaces;
 
 use async_trait::async_trait;
@@ -17,17 +23,22 @@ use domain::conversation::{
     Conversation, ConversationPatch, ConversationQuery, ConversationSearch, Found, NewConversation, Page,
     Write,
 };
-use domain::message::{NewMessage, Window};
+use domain::message::NewMessage;
+use domain::run::{Lease, Run, StartTurn, TurnMessage};
 use domain::scope::{Role, Scope};
 use domain::secret::Secret;
 use domain::workspace::{ApiKey, KeyGrant, Member, Membership, Workspace, WorkspacePatch};
+use futures_util::stream::BoxStream;
 use jiff::Timestamp;
 use uuid::Uuid;
 
 use self::transaction::{Database, Settings};
 use crate::error::Result;
 use crate::list::Dialect;
-use crate::store::{Store, Thread};
+use crate::store::{Store, Thread, ThreadRead};
+use crate::turns::{
+    Batch, Begun, Branch, Dispatch, Heartbeat, Held, LogPage, NewTurn, News, QueueStart, Settlement, Waiting,
+};
 
 /// How often a verb is tried when other transactions keep getting in its way.
 const TRIES: u32 = 5;
@@ -49,15 +60,17 @@ impl Default for PostgresOptions {
 
 pub struct PostgresStore {
     database: Database,
+    /// How a connection beside the pool is made.
+    config: tokio_postgres::Config,
 }
 
 impl PostgresStore {
-    /// Connects, makes the role where it is missing, and brings the schema up to date.
+    /// Connects, makes its roles where they are missing, and brings the schema up to date.
     pub async fn open(url: &Secret, options: &PostgresOptions) -> Result<Self> {
         let dialect =
             if options.application_filter { Dialect::Postgres } else { Dialect::PostgresUnfiltered };
-        let pool = open::open(url, options.connections).await?;
-        Ok(Self { database: Database { pool, dialect } })
+        let (pool, config) = open::open(url, options.connections).await?;
+        Ok(Self { database: Database { pool, dialect }, config })
     }
 
     /// The schema version of the database, without changing it; `None` for one without a schema.
@@ -98,8 +111,8 @@ impl Store for PostgresStore {
         ))
     }
 
-    async fn get_thread(&self, scope: &Scope, id: Uuid, window: Option<Window>) -> Result<Thread> {
-        conversations::get_thread(&self.database, scope, id, window).await
+    async fn get_thread(&self, scope: &Scope, id: Uuid, read: ThreadRead) -> Result<Thread> {
+        conversations::get_thread(&self.database, scope, id, read).await
     }
 
     async fn list_conversations(
@@ -242,6 +255,167 @@ impl Store for PostgresStore {
 
     async fn list_audit(&self, scope: &Scope, after: i64, limit: usize) -> Result<Vec<AuditEntry>> {
         audit::list(&self.database, scope, after, limit).await
+    }
+
+    async fn begin_turn(&self, scope: &Scope, new: &NewTurn) -> Result<Begun> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| turn::begin(tx, scope, new))
+    }
+
+    async fn start_queued(&self, waiting: &Waiting, start: &QueueStart) -> Result<Option<(Run, Lease)>> {
+        let settings = Settings::workspace(waiting.workspace).seeing_all();
+        transaction!(self.database, begin_write, settings, |tx| turn::start_queued(tx, waiting, start))
+    }
+
+    async fn get_dispatch(&self, held: &Held, replay: usize) -> Result<Dispatch> {
+        let settings = Settings::workspace(held.workspace).seeing_all();
+        transaction!(self.database, begin_read, settings, |tx| turn::get_dispatch(tx, held, replay))
+    }
+
+    async fn append_events(&self, held: &Held, batch: &Batch) -> Result<()> {
+        log::append(&self.database, held, batch).await
+    }
+
+    async fn settle_turn(&self, held: &Held, settlement: &Settlement) -> Result<Run> {
+        let settings = Settings::workspace(held.workspace).seeing_all();
+        transaction!(self.database, begin_write, settings, |tx| turn::settle(tx, held, settlement))
+    }
+
+    async fn get_run(&self, scope: &Scope, run: Uuid) -> Result<Run> {
+        runs::get(&self.database, scope, run).await
+    }
+
+    async fn list_runs(
+        &self,
+        scope: &Scope,
+        conversation: Uuid,
+        before: Option<Uuid>,
+        limit: usize,
+    ) -> Result<Vec<Run>> {
+        runs::list(&self.database, scope, conversation, before, limit).await
+    }
+
+    async fn list_queue(&self, scope: &Scope, conversation: Uuid) -> Result<Vec<(Run, StartTurn)>> {
+        runs::list_queue(&self.database, scope, conversation).await
+    }
+
+    async fn edit_queued(&self, scope: &Scope, run: Uuid, message: &TurnMessage) -> Result<Run> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| runs::edit_queued(
+            tx, scope, run, message
+        ))
+    }
+
+    async fn request_cancel(&self, scope: &Scope, run: Uuid, now: Timestamp) -> Result<Run> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| runs::request_cancel(
+            tx, scope, run, now
+        ))
+    }
+
+    async fn read_log(&self, scope: &Scope, run: Uuid, after: i64, max_bytes: usize) -> Result<LogPage> {
+        log::read(&self.database, scope, run, after, max_bytes).await
+    }
+
+    async fn read_trace(&self, scope: &Scope, run: Uuid, after: i64, max_bytes: usize) -> Result<LogPage> {
+        log::read_trace(&self.database, scope, run, after, max_bytes).await
+    }
+
+    async fn read_held(&self, held: &Held, after: i64, max_bytes: usize) -> Result<LogPage> {
+        log::read_held(&self.database, held, after, max_bytes).await
+    }
+
+    async fn system_heartbeat(&self, node: Uuid, lease_seconds: u64, renew: bool) -> Result<Heartbeat> {
+        transaction!(self.database, begin_system, Settings::nobody(), |tx| leases::heartbeat(
+            tx,
+            node,
+            lease_seconds,
+            renew
+        ))
+    }
+
+    async fn system_take_expired(&self, node: Uuid, lease_seconds: u64, limit: usize) -> Result<Vec<Held>> {
+        transaction!(self.database, begin_system, Settings::nobody(), |tx| leases::take_expired(
+            tx,
+            node,
+            lease_seconds,
+            limit
+        ))
+    }
+
+    async fn take_over(
+        &self,
+        scope: &Scope,
+        conversation: Uuid,
+        node: Uuid,
+        lease_seconds: u64,
+    ) -> Result<Option<Held>> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| leases::take_over(
+            tx,
+            scope,
+            conversation,
+            node,
+            lease_seconds
+        ))
+    }
+
+    async fn system_list_waiting(&self, limit: usize) -> Result<Vec<Waiting>> {
+        transaction!(self.database, begin_system, Settings::nobody(), |tx| leases::list_waiting(tx, limit))
+    }
+
+    async fn system_expire(&self, before: Timestamp, now: Timestamp, limit: usize) -> Result<usize> {
+        let due =
+            transaction!(self.database, begin_system, Settings::nobody(), |tx| log::due(tx, before, limit))?;
+        for (workspace, run) in &due {
+            // A transaction each, so that none is long.
+            let settings = Settings::workspace(*workspace).seeing_all();
+            transaction!(self.database, begin_unsynced, settings, |tx| log::fold(tx, *workspace, *run))?;
+        }
+        transaction!(self.database, begin_system, Settings::nobody(), |tx| log::forget_keys(tx, now))?;
+        Ok(due.len())
+    }
+
+    async fn system_announce(&self, news: &[News]) -> Result<()> {
+        news::announce(&self.database, news).await
+    }
+
+    fn system_news(&self) -> Option<BoxStream<'static, News>> {
+        Some(news::listen(&self.config))
+    }
+
+    async fn fork_conversation(
+        &self,
+        scope: &Scope,
+        conversation: Uuid,
+        through: Uuid,
+        id: Uuid,
+        now: Timestamp,
+    ) -> Result<Conversation> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| branches::fork(
+            tx,
+            scope,
+            conversation,
+            through,
+            id,
+            now
+        ))
+    }
+
+    async fn list_branches(&self, scope: &Scope, conversation: Uuid) -> Result<Vec<Branch>> {
+        branches::list(&self.database, scope, conversation).await
+    }
+
+    async fn select_branch(
+        &self,
+        scope: &Scope,
+        conversation: Uuid,
+        branch: Uuid,
+        now: Timestamp,
+    ) -> Result<Conversation> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| branches::select(
+            tx,
+            scope,
+            conversation,
+            branch,
+            now
+        ))
     }
 
     async fn ping(&self) -> Result<()> {

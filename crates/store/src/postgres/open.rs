@@ -19,19 +19,24 @@ mod embedded {
 
 /// The role that every query runs as. It owns nothing, so row level security holds for it.
 const ROLE: &str = "threadkeep_app";
+/// The role of the nodes' own work over all workspaces, which is let near nothing that a person wrote.
+const SYSTEM_ROLE: &str = "threadkeep_system";
 /// Held while the schema is looked at and changed; any number that nobody else uses.
 const MIGRATION_LOCK: i64 = 0x7468_7265_6164;
 const CONNECT: Duration = Duration::from_secs(10);
 const WAIT: Duration = Duration::from_secs(30);
+/// Less than the 5 s after its lease by which a node's runs are another's.
+const ASLEEP: &str = "4s";
 
-/// Brings the schema up to date and answers the pool to work with.
-pub(super) async fn open(url: &Secret, connections: usize) -> Result<Pool> {
+/// Brings the schema up to date and answers the pool to work with, and how a connection beside it is made.
+pub(super) async fn open(url: &Secret, connections: usize) -> Result<(Pool, Config)> {
     let config = parse(url)?;
     let setup = pool(&config, 1, None)?;
     let schema = {
         let mut client = connect(&setup, &config).await?;
         client.execute("SELECT pg_advisory_lock($1)", &[&MIGRATION_LOCK]).await?;
-        prepare_role(&client).await?;
+        prepare_role(&client, ROLE).await?;
+        prepare_role(&client, SYSTEM_ROLE).await?;
         migrate(&mut client).await?;
         let schema = grant(&client).await?;
         // The session ends here, and its lock with it.
@@ -40,11 +45,14 @@ pub(super) async fn open(url: &Secret, connections: usize) -> Result<Pool> {
     };
     setup.close();
     // Planning a list takes several times as long as running it, and no value of a parameter makes another
-    // plan better: every query is written for its index.
-    let session = format!(
-        "SET ROLE {ROLE}; SET search_path = {schema}; SET jit = off; SET plan_cache_mode = force_generic_plan"
+    // plan better: every query is written for its index. What is accepted is on disk, whatever the server's
+    // own setting; a stronger one stays. A node that falls asleep inside a transaction must not keep its locks.
+    let on_connect = format!(
+        "SET ROLE {ROLE}; SET search_path = {schema}; SET jit = off; SET plan_cache_mode = force_generic_plan; \
+         SET idle_in_transaction_session_timeout = '{ASLEEP}'; \
+         SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
     );
-    pool(&config, connections, Some(session))
+    Ok((pool(&config, connections, Some(on_connect))?, config))
 }
 
 fn parse(url: &Secret) -> Result<Config> {
@@ -105,7 +113,7 @@ fn pool(config: &Config, connections: usize, on_connect: Option<String>) -> Resu
     pool.build().map_err(|error| StoreError::Internal(error.to_string()))
 }
 
-fn tls() -> Result<MakeRustlsConnect> {
+pub(super) fn tls() -> Result<MakeRustlsConnect> {
     let mut roots = rustls::RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if roots.is_empty() {
@@ -132,29 +140,29 @@ async fn connect(pool: &Pool, config: &Config) -> Result<Object> {
 }
 
 /// Makes sure that the role is there, is bound by row level security, and is ours to act as.
-async fn prepare_role(client: &Client) -> Result<()> {
+async fn prepare_role(client: &Client, role: &str) -> Result<()> {
     let unsafe_role = "SELECT rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = $1";
-    match client.query_opt(unsafe_role, &[&ROLE]).await? {
+    match client.query_opt(unsafe_role, &[&role]).await? {
         Some(row) if row.try_get(0)? => {
             return Err(StoreError::Unavailable(format!(
-                "the role {ROLE} is not bound by row level security: an administrator has to run \
-                 ALTER ROLE {ROLE} NOSUPERUSER NOBYPASSRLS"
+                "the role {role} is not bound by row level security: an administrator has to run \
+                 ALTER ROLE {role} NOSUPERUSER NOBYPASSRLS"
             )));
         }
         Some(_) => {}
-        None => run_as_administrator(client, &format!("CREATE ROLE {ROLE} NOLOGIN")).await?,
+        None => run_as_administrator(client, &format!("CREATE ROLE {role} NOLOGIN")).await?,
     }
-    if !can_act_as_role(client).await? {
-        run_as_administrator(client, &format!("GRANT {ROLE} TO CURRENT_USER")).await?;
-        if !can_act_as_role(client).await? {
-            return Err(needs_administrator(&format!("GRANT {ROLE} TO CURRENT_USER"), "it had no effect"));
+    if !can_act_as_role(client, role).await? {
+        run_as_administrator(client, &format!("GRANT {role} TO CURRENT_USER")).await?;
+        if !can_act_as_role(client, role).await? {
+            return Err(needs_administrator(&format!("GRANT {role} TO CURRENT_USER"), "it had no effect"));
         }
     }
     Ok(())
 }
 
-async fn can_act_as_role(client: &Client) -> Result<bool> {
-    match client.batch_execute(&format!("SET ROLE {ROLE}; RESET ROLE")).await {
+async fn can_act_as_role(client: &Client, role: &str) -> Result<bool> {
+    match client.batch_execute(&format!("SET ROLE {role}; RESET ROLE")).await {
         Ok(()) => Ok(true),
         Err(error) if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) => Ok(false),
         Err(error) => Err(error.into()),
@@ -206,21 +214,23 @@ async fn migrate(client: &mut Object) -> Result<()> {
     Ok(())
 }
 
-/// Lets the role into the schema, and answers the schema's quoted name. Not part of a migration, which
+/// Lets the roles into the schema, and answers the schema's quoted name. Not part of a migration, which
 /// does not know the schema's name nor the history's table.
 async fn grant(client: &Client) -> Result<String> {
     let row = client
         .query_one(
             "SELECT quote_ident(current_schema()), \
              has_schema_privilege($1::text, current_schema(), 'USAGE') \
+             AND has_schema_privilege($2::text, current_schema(), 'USAGE') \
              AND has_table_privilege($1::text, 'refinery_schema_history', 'SELECT')",
-            &[&ROLE],
+            &[&ROLE, &SYSTEM_ROLE],
         )
         .await?;
     let schema: String = row.try_get(0)?;
     if !row.try_get::<_, bool>(1)? {
         let grants = format!(
-            "GRANT USAGE ON SCHEMA {schema} TO {ROLE}; GRANT SELECT ON refinery_schema_history TO {ROLE}"
+            "GRANT USAGE ON SCHEMA {schema} TO {ROLE}, {SYSTEM_ROLE}; \
+             GRANT SELECT ON refinery_schema_history TO {ROLE}"
         );
         client.batch_execute(&grants).await?;
     }

@@ -3,16 +3,18 @@
 //! Row level security reads who is asking from settings that end with the transaction, so a connection
 //! goes back to the pool only after its transaction has ended.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use deadpool_postgres::{Object, Pool};
 use domain::scope::Scope;
 use futures_util::future::{join, join_all, join4};
 use tokio_postgres::Row;
+use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
-use super::error::{is_contention, is_unique_violation, pool_error};
+use super::error::{describe, is_contention, is_unique_violation, pool_error};
 use crate::error::{Result, StoreError};
 use crate::list::{Dialect, Sql};
 
@@ -24,6 +26,11 @@ const SETTINGS: &str = "SELECT set_config('threadkeep.workspace', $1, true), set
 const READ: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY";
 /// Later statements see what others committed while a row lock was waited for.
 const WRITE: &str = "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE";
+
+/// All workspaces, for the nodes' own work, under a role that sees no more than that needs.
+const SYSTEM: &str = "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE; SET LOCAL ROLE threadkeep_system";
+/// Safe against the death of this process; PostgreSQL's own crash may cost a fraction of a second.
+const UNSYNCED: &str = "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE; SET LOCAL synchronous_commit = off";
 
 /// Prepared statements kept per connection. Lists have many shapes; beyond this all are let go.
 const STATEMENTS: usize = 256;
@@ -45,6 +52,10 @@ impl Settings {
     /// A user outside of any workspace: sees where that user is a member.
     pub(super) fn user(user: &str) -> Self {
         Self { workspace: String::new(), user: user.to_owned(), sees_all: false, words: String::new() }
+    }
+
+    pub(super) fn nobody() -> Self {
+        Self::user("")
     }
 
     /// A workspace before it is known who asks.
@@ -159,11 +170,60 @@ impl Database {
         self.begin(settings, WRITE).await
     }
 
+    /// As `begin_write`, where the disk is not waited for.
+    pub(super) async fn begin_unsynced(&self, settings: &Settings) -> Result<Transaction> {
+        self.begin(settings, UNSYNCED).await
+    }
+
+    /// The nodes' own work over all workspaces.
+    pub(super) async fn begin_system(&self, settings: &Settings) -> Result<Transaction> {
+        self.begin(settings, SYSTEM).await
+    }
+
+    /// One statement in one round trip, without waiting for the disk. Answers how many rows it wrote.
+    pub(super) async fn execute_unsynced(&self, settings: &Settings, query: &Query<'_>) -> Result<u64> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            match self.try_unsynced(settings, query).await? {
+                Err(error) if is_contention(&error) && tries < super::TRIES => {}
+                done => return Ok(done?),
+            }
+        }
+    }
+
+    async fn try_unsynced(
+        &self,
+        settings: &Settings,
+        query: &Query<'_>,
+    ) -> Result<Result<u64, tokio_postgres::Error>> {
+        let client = self.client().await?;
+        let set = client.prepare_cached(SETTINGS).await?;
+        let statement = client.prepare_cached(query.text).await?;
+        let [workspace, user, sees_all, words] = settings.values();
+        let who: [&(dyn ToSql + Sync); 4] = [&workspace, &user, &sees_all, &words];
+        // As in `read`, all is sent at once. A COMMIT after a failure rolls back.
+        let (begun, set, done, ended) = join4(
+            client.batch_execute(UNSYNCED),
+            client.execute(&set, &who),
+            client.execute(&statement, &query.params),
+            client.batch_execute("COMMIT"),
+        )
+        .await;
+        begun?;
+        set?;
+        Ok(done.and_then(|rows| ended.map(|()| rows)))
+    }
+
     async fn begin(&self, settings: &Settings, begin: &str) -> Result<Transaction> {
         let client = self.client().await?;
         let set = client.prepare_cached(SETTINGS).await?;
-        let transaction =
-            Transaction { client: Some(client), dialect: self.dialect, contended: AtomicBool::new(false) };
+        let transaction = Transaction {
+            client: Some(client),
+            dialect: self.dialect,
+            contended: AtomicBool::new(false),
+            cause: OnceLock::new(),
+        };
         let client = transaction.client()?;
         let [workspace, user, sees_all, words] = settings.values();
         let who: [&(dyn ToSql + Sync); 4] = [&workspace, &user, &sees_all, &words];
@@ -181,6 +241,8 @@ pub(super) struct Transaction {
     pub(super) dialect: Dialect,
     /// Whether the database broke it off for another transaction's sake.
     contended: AtomicBool,
+    /// What failed first: of statements sent together, those after it only say that it did.
+    cause: OnceLock<String>,
 }
 
 impl Drop for Transaction {
@@ -199,6 +261,9 @@ impl Transaction {
     fn failed(&self, error: tokio_postgres::Error) -> StoreError {
         if is_contention(&error) {
             self.contended.store(true, Ordering::Relaxed);
+        }
+        if error.code() != Some(&SqlState::IN_FAILED_SQL_TRANSACTION) {
+            self.cause.get_or_init(|| describe(&error));
         }
         error.into()
     }
@@ -253,6 +318,10 @@ impl Transaction {
             }
             (Ok(_), Err(error)) => Err(self.failed(error)),
             (Err(first), Err(_)) => Err(first),
+        };
+        let result = match (result, self.cause.take()) {
+            (Err(StoreError::Internal(_)), Some(cause)) => Err(StoreError::Internal(cause)),
+            (result, _) => result,
         };
         let again = may_retry && result.is_err() && self.contended.load(Ordering::Relaxed);
         (!again).then_some(result)

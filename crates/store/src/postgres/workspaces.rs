@@ -8,9 +8,9 @@ use jiff::Timestamp;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use super::audit;
 use super::conversations::bad_column;
 use super::transaction::{Database, Query, Settings, Transaction, inside};
+use super::{audit, turn};
 use crate::error::{Result, StoreError};
 use crate::list::Dialect;
 
@@ -137,6 +137,7 @@ pub(super) async fn remove(tx: &Transaction, scope: &Scope, cascade: bool, now: 
     ] {
         tx.execute(&format!("{statement} WHERE {inside} AND {condition}"), &[&workspace.id, &now]).await?;
     }
+    turn::cancel_all(tx, scope, None, now).await?;
     let text = format!("UPDATE workspaces SET deleted_at = $2 WHERE {}", tx.inside("id"));
     tx.execute(&text, &[&workspace.id, &now]).await?;
     let detail = if cascade { "cascade" } else { "" };

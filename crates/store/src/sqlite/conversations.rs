@@ -5,7 +5,6 @@ use domain::conversation::{
     Conversation, ConversationPatch, ConversationQuery, Kind, Mode, NewConversation, Page, PatchFault,
     Source, Visibility, Write,
 };
-use domain::message::Window;
 use domain::scope::Scope;
 use domain::time::from_ms;
 use jiff::Timestamp;
@@ -13,10 +12,10 @@ use rusqlite::types::{ToSql, ToSqlOutput, Type};
 use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 use uuid::Uuid;
 
-use super::{audit, is_taken, messages, search, workspaces};
+use super::{audit, branches, is_taken, messages, search, turn, workspaces};
 use crate::error::{Result, StoreError};
 use crate::list::{self, Dialect, Sql, Value};
-use crate::store::Thread;
+use crate::store::{Thread, ThreadRead};
 
 impl ToSql for Value {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
@@ -84,6 +83,13 @@ pub(super) fn create(
     let workspace = workspaces::find(db, scope)?.ok_or(StoreError::NotFound)?;
     let made = Conversation::create(scope, new, new.id.unwrap_or(id), workspace.default_visibility, write)
         .map_err(StoreError::Refused)?;
+    let pk = insert(db, &made)?;
+    search::index_title(db, pk, made.title.as_deref())?;
+    Ok(made)
+}
+
+/// Writes a whole new row and answers its number.
+pub(super) fn insert(db: &Connection, made: &Conversation) -> Result<i64> {
     let inserted = db
         .prepare_cached(
             "INSERT INTO chat_conversations (workspace_id, id, org_id, user_id, title, mode, source, page_path, \
@@ -102,7 +108,7 @@ pub(super) fn create(
             made.source.map(Source::as_str),
             made.page_path,
             made.total_tokens,
-            tabs_text(&made)?,
+            tabs_text(made)?,
             made.active_tab_key,
             made.kind.as_str(),
             made.workflow_id,
@@ -118,12 +124,10 @@ pub(super) fn create(
             made.version,
             made.context,
         ]);
-    let pk = inserted.map_err(|error| match is_taken(&error) {
+    inserted.map_err(|error| match is_taken(&error) {
         true => StoreError::Taken("id"),
         false => error.into(),
-    })?;
-    search::index_title(db, pk, made.title.as_deref())?;
-    Ok(made)
+    })
 }
 
 /// A conversation the scope may see, with its row number.
@@ -155,11 +159,18 @@ pub(super) fn get(db: &Connection, scope: &Scope, id: Uuid) -> Result<(Conversat
     find(db, scope, id, false, true)?.ok_or(StoreError::NotFound)
 }
 
-pub(super) fn get_thread(db: &Connection, scope: &Scope, id: Uuid, window: Option<Window>) -> Result<Thread> {
+pub(super) fn get_thread(db: &Connection, scope: &Scope, id: Uuid, read: ThreadRead) -> Result<Thread> {
     let (conversation, _) = get(db, scope, id)?;
-    let (messages, has_before) = match window {
+    let branch = match read.branch {
+        Some(branch) => branches::find(db, scope, id, branch)?,
+        None => branches::current(db, scope, id)?,
+    };
+    let (messages, has_before) = match read.window {
         None => (Vec::new(), false),
-        Some(window) => messages::read_window(db, scope, id, window)?,
+        Some(window) => {
+            let lineage = branches::lineage(db, scope, id, branch)?;
+            messages::read_window(db, scope, id, &lineage, window)?
+        }
     };
     Ok(Thread { conversation, messages, has_before })
 }
@@ -176,7 +187,7 @@ pub(super) fn save(db: &Connection, pk: i64, changed: &Conversation) -> Result<(
     db.prepare_cached(
         "UPDATE chat_conversations SET title = ?2, mode = ?3, page_path = ?4, total_tokens = ?5, tabs = ?6, \
          active_tab_key = ?7, kind = ?8, agent_id = ?9, model = ?10, preview = ?11, message_count = ?12, \
-         first_message = ?13, visibility = ?14, deleted_at = ?15, updated_at = ?16, version = ?17, context = ?18 \
+         first_message = ?13, visibility = ?14, deleted_at = ?15, updated_at = ?16, version = ?17, context = ?18, workflow_id = ?19 \
          WHERE pk = ?1",
     )?
     .execute(params![
@@ -198,6 +209,7 @@ pub(super) fn save(db: &Connection, pk: i64, changed: &Conversation) -> Result<(
         changed.updated_at.as_millisecond(),
         changed.version,
         changed.context,
+        changed.workflow_id,
     ])?;
     Ok(())
 }
@@ -246,7 +258,7 @@ pub(super) fn delete(
         "UPDATE files SET deleted_at = ?3 WHERE workspace_id = ?1 AND conversation_id = ?2 AND deleted_at IS NULL",
     )?
     .execute(params![scope.workspace, id, conversation.updated_at.as_millisecond()])?;
-    Ok(())
+    turn::cancel_all(db, scope, Some(id), now)
 }
 
 pub(super) fn restore(db: &Connection, scope: &Scope, id: Uuid, now: Timestamp) -> Result<Conversation> {

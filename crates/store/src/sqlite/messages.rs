@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use uuid::Uuid;
 
+use super::branches::{self, Lineage};
 use super::{conversations, is_taken, search};
 use crate::error::{Result, StoreError};
 
@@ -39,17 +40,13 @@ pub(super) fn append(
 ) -> Result<Conversation> {
     let (mut thread, thread_pk) = conversations::get(db, scope, conversation)?;
     let titled = thread.title.is_some();
-    let mut seq: i64 = db
-        .prepare_cached(
-            "SELECT coalesce(max(seq), 0) FROM messages \
-             WHERE workspace_id = ?1 AND conversation_id = ?2 AND branch = 0",
-        )?
-        .query_row(params![scope.workspace, conversation], |row| row.get(0))?;
+    let branch = branches::current(db, scope, conversation)?;
+    let lineage = branches::lineage(db, scope, conversation, branch)?;
+    let mut seq = branches::head_seq(db, scope, conversation, &lineage)?;
     for message in messages {
         seq += 1;
         let text = plain_text(&message.content);
-        let pk = insert(db, scope, conversation, seq, message, &text)?;
-        search::index_message(db, pk, &text)?;
+        insert(db, scope, conversation, (branch, seq), message)?;
         let from_user = message.role == MessageRole::User;
         thread.note_message(message.id, from_user, &text, message.token_count, now);
     }
@@ -60,39 +57,101 @@ pub(super) fn append(
     Ok(thread)
 }
 
-fn insert(
+/// Writes a message and its words at a place of the thread: branch and number.
+pub(super) fn insert(
     db: &Connection,
     scope: &Scope,
     conversation: Uuid,
-    seq: i64,
+    (branch, seq): (i64, i64),
     message: &NewMessage,
-    text: &str,
-) -> Result<i64> {
+) -> Result<()> {
+    let text = plain_text(&message.content);
     let content =
         serde_json::to_string(&message.content).map_err(|error| StoreError::Internal(error.to_string()))?;
-    db.prepare_cached(
-        "INSERT INTO messages (workspace_id, conversation_id, branch, seq, id, role, text, content, \
-         file_attachments, sources, token_count, metadata, created_at) \
-         VALUES (?1, ?2, 0, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
-    )?
-    .insert(params![
-        scope.workspace,
-        conversation,
-        seq,
-        message.id,
-        message.role.as_str(),
-        text,
-        content,
-        message.file_attachments,
-        message.sources,
-        message.token_count,
-        message.metadata,
-        message.created_at.as_millisecond(),
-    ])
-    .map_err(|error| match is_taken(&error) {
+    let inserted = db
+        .prepare_cached(
+            "INSERT INTO messages (workspace_id, conversation_id, branch, seq, id, role, text, content, \
+             file_attachments, sources, token_count, metadata, created_at) \
+             VALUES (?1, ?2, ?13, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+        )?
+        .insert(params![
+            scope.workspace,
+            conversation,
+            seq,
+            message.id,
+            message.role.as_str(),
+            text,
+            content,
+            message.file_attachments,
+            message.sources,
+            message.token_count,
+            message.metadata,
+            message.created_at.as_millisecond(),
+            branch,
+        ]);
+    let pk = inserted.map_err(|error| match is_taken(&error) {
         true => StoreError::Taken("message id"),
         false => error.into(),
-    })
+    })?;
+    search::index_message(db, pk, &text)
+}
+
+/// The first message that a user wrote in a thread through message number `through`, with its text.
+pub(super) fn first_of_user(
+    db: &Connection,
+    scope: &Scope,
+    conversation: Uuid,
+    lineage: &Lineage,
+    through: i64,
+) -> Result<Option<(Uuid, String)>> {
+    let text = format!(
+        "SELECT id, text FROM messages WHERE workspace_id = ?1 AND conversation_id = ?2 AND seq <= ?3 \
+         AND role = 'user' AND {} ORDER BY seq LIMIT 1",
+        lineage.sql()
+    );
+    let found = db
+        .prepare(&text)?
+        .query_row(params![scope.workspace, conversation, through], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?;
+    Ok(found)
+}
+
+/// Copies a thread through message number `through` into another conversation's first branch.
+pub(super) fn copy(
+    db: &Connection,
+    scope: &Scope,
+    from: Uuid,
+    lineage: &Lineage,
+    through: i64,
+    to: Uuid,
+) -> Result<()> {
+    let text = format!(
+        "INSERT INTO messages (workspace_id, conversation_id, branch, seq, id, role, text, content, \
+         file_attachments, sources, token_count, metadata, created_at) \
+         SELECT workspace_id, ?4, 0, seq, id, role, text, content, file_attachments, sources, token_count, \
+         metadata, created_at FROM messages \
+         WHERE workspace_id = ?1 AND conversation_id = ?2 AND seq <= ?3 AND {} ORDER BY seq",
+        lineage.sql()
+    );
+    db.execute(&text, params![scope.workspace, from, through, to])?;
+    let mut copied =
+        db.prepare("SELECT pk, text FROM messages WHERE workspace_id = ?1 AND conversation_id = ?2")?;
+    let mut rows = copied.query(params![scope.workspace, to])?;
+    while let Some(row) = rows.next()? {
+        search::index_message(db, row.get(0)?, row.get_ref(1)?.as_str().unwrap_or(""))?;
+    }
+    Ok(())
+}
+
+/// One message of the conversation, on whichever branch.
+pub(super) fn get(db: &Connection, scope: &Scope, conversation: Uuid, message: Uuid) -> Result<Message> {
+    let text = format!(
+        "SELECT {COLUMNS} FROM messages WHERE workspace_id = ?1 AND conversation_id = ?2 AND id = ?3"
+    );
+    db.prepare_cached(&text)?
+        .query_row(params![scope.workspace, conversation, message], read)
+        .optional()?
+        .ok_or(StoreError::NotFound)
 }
 
 /// The window in thread order, and whether older messages lie before it.
@@ -100,33 +159,29 @@ pub(super) fn read_window(
     db: &Connection,
     scope: &Scope,
     conversation: Uuid,
+    lineage: &Lineage,
     window: Window,
 ) -> Result<(Vec<Message>, bool)> {
+    let thread = format!("workspace_id = ?1 AND conversation_id = ?2 AND {}", lineage.sql());
     let (before, limit) = match window {
         Window::All => {
-            let text = format!(
-                "SELECT {COLUMNS} FROM messages \
-                 WHERE workspace_id = ?1 AND conversation_id = ?2 AND branch = 0 ORDER BY seq"
-            );
+            let text = format!("SELECT {COLUMNS} FROM messages WHERE {thread} ORDER BY seq");
             let mut statement = db.prepare_cached(&text)?;
             let rows = statement.query_map(params![scope.workspace, conversation], read)?;
             return Ok((rows.collect::<rusqlite::Result<_>>()?, false));
         }
         Window::Newest { limit } => (i64::MAX, limit),
         Window::Before { message, limit } => {
+            let text = format!("SELECT seq FROM messages WHERE {thread} AND id = ?3");
             let seq = db
-                .prepare_cached(
-                    "SELECT seq FROM messages WHERE workspace_id = ?1 AND conversation_id = ?2 AND id = ?3 AND branch = 0",
-                )?
+                .prepare_cached(&text)?
                 .query_row(params![scope.workspace, conversation, message], |row| row.get(0))
                 .optional()?;
             (seq.ok_or(StoreError::NotFound)?, limit)
         }
     };
-    let text = format!(
-        "SELECT {COLUMNS} FROM messages \
-         WHERE workspace_id = ?1 AND conversation_id = ?2 AND branch = 0 AND seq < ?3 ORDER BY seq DESC LIMIT ?4"
-    );
+    let text =
+        format!("SELECT {COLUMNS} FROM messages WHERE {thread} AND seq < ?3 ORDER BY seq DESC LIMIT ?4");
     let mut statement = db.prepare_cached(&text)?;
     let rows = statement.query_map(params![scope.workspace, conversation, before, limit as i64 + 1], read)?;
     let mut rows: Vec<Message> = rows.collect::<rusqlite::Result<_>>()?;

@@ -1,13 +1,18 @@
 //! The embedded backend: one SQLite file, one writer thread, readers apart.
 
 mod audit;
+mod branches;
 mod conversations;
 mod keys;
+mod leases;
+mod log;
 mod members;
 mod messages;
 mod open;
 mod readers;
+mod runs;
 mod search;
+mod turn;
 mod workspaces;
 mod writer;
 
@@ -19,9 +24,11 @@ use domain::conversation::{
     Conversation, ConversationPatch, ConversationQuery, ConversationSearch, Found, NewConversation, Page,
     Write,
 };
-use domain::message::{NewMessage, Window};
+use domain::message::NewMessage;
+use domain::run::{Lease, Run, StartTurn, TurnMessage};
 use domain::scope::{Role, Scope};
 use domain::workspace::{ApiKey, KeyGrant, Member, Membership, Workspace, WorkspacePatch};
+use futures_util::stream::BoxStream;
 use jiff::Timestamp;
 use uuid::Uuid;
 
@@ -29,7 +36,10 @@ pub use self::open::Use;
 use self::readers::Readers;
 use self::writer::{Durability, Writer};
 use crate::error::{Result, StoreError};
-use crate::store::{Store, Thread};
+use crate::store::{Store, Thread, ThreadRead};
+use crate::turns::{
+    Batch, Begun, Branch, Dispatch, Heartbeat, Held, LogPage, NewTurn, News, QueueStart, Settlement, Waiting,
+};
 
 pub struct SqliteStore {
     writer: Writer,
@@ -97,9 +107,9 @@ impl Store for SqliteStore {
             .await
     }
 
-    async fn get_thread(&self, scope: &Scope, id: Uuid, window: Option<Window>) -> Result<Thread> {
+    async fn get_thread(&self, scope: &Scope, id: Uuid, read: ThreadRead) -> Result<Thread> {
         let scope = scope.clone();
-        self.readers.read(move |db| conversations::get_thread(db, &scope, id, window)).await
+        self.readers.read(move |db| conversations::get_thread(db, &scope, id, read)).await
     }
 
     async fn list_conversations(
@@ -247,6 +257,148 @@ impl Store for SqliteStore {
     async fn list_audit(&self, scope: &Scope, after: i64, limit: usize) -> Result<Vec<AuditEntry>> {
         let scope = scope.clone();
         self.readers.read(move |db| audit::list(db, &scope, after, limit)).await
+    }
+
+    async fn begin_turn(&self, scope: &Scope, new: &NewTurn) -> Result<Begun> {
+        let (scope, new) = (scope.clone(), new.clone());
+        self.writer.write(Durability::Full, move |db| turn::begin(db, &scope, &new)).await
+    }
+
+    async fn start_queued(&self, waiting: &Waiting, start: &QueueStart) -> Result<Option<(Run, Lease)>> {
+        let (waiting, start) = (*waiting, *start);
+        self.writer.write(Durability::Full, move |db| turn::start_queued(db, &waiting, &start)).await
+    }
+
+    async fn get_dispatch(&self, held: &Held, replay: usize) -> Result<Dispatch> {
+        let held = *held;
+        self.readers.read(move |db| turn::get_dispatch(db, &held, replay)).await
+    }
+
+    async fn append_events(&self, held: &Held, batch: &Batch) -> Result<()> {
+        let (held, batch) = (*held, batch.clone());
+        self.writer.write(Durability::Normal, move |db| log::append(db, &held, &batch)).await
+    }
+
+    async fn settle_turn(&self, held: &Held, settlement: &Settlement) -> Result<Run> {
+        let (held, settlement) = (*held, settlement.clone());
+        self.writer.write(Durability::Full, move |db| turn::settle(db, &held, &settlement)).await
+    }
+
+    async fn get_run(&self, scope: &Scope, run: Uuid) -> Result<Run> {
+        let scope = scope.clone();
+        self.readers.read(move |db| runs::get(db, &scope, run)).await
+    }
+
+    async fn list_runs(
+        &self,
+        scope: &Scope,
+        conversation: Uuid,
+        before: Option<Uuid>,
+        limit: usize,
+    ) -> Result<Vec<Run>> {
+        let scope = scope.clone();
+        self.readers.read(move |db| runs::list(db, &scope, conversation, before, limit)).await
+    }
+
+    async fn list_queue(&self, scope: &Scope, conversation: Uuid) -> Result<Vec<(Run, StartTurn)>> {
+        let scope = scope.clone();
+        self.readers.read(move |db| runs::list_queue(db, &scope, conversation)).await
+    }
+
+    async fn edit_queued(&self, scope: &Scope, run: Uuid, message: &TurnMessage) -> Result<Run> {
+        let (scope, message) = (scope.clone(), message.clone());
+        self.writer.write(Durability::Full, move |db| runs::edit_queued(db, &scope, run, &message)).await
+    }
+
+    async fn request_cancel(&self, scope: &Scope, run: Uuid, now: Timestamp) -> Result<Run> {
+        let scope = scope.clone();
+        self.writer.write(Durability::Full, move |db| runs::request_cancel(db, &scope, run, now)).await
+    }
+
+    async fn read_log(&self, scope: &Scope, run: Uuid, after: i64, max_bytes: usize) -> Result<LogPage> {
+        let scope = scope.clone();
+        self.readers.read(move |db| log::read(db, &scope, run, after, max_bytes)).await
+    }
+
+    async fn read_trace(&self, scope: &Scope, run: Uuid, after: i64, max_bytes: usize) -> Result<LogPage> {
+        let scope = scope.clone();
+        self.readers.read(move |db| log::read_trace(db, &scope, run, after, max_bytes)).await
+    }
+
+    async fn read_held(&self, held: &Held, after: i64, max_bytes: usize) -> Result<LogPage> {
+        let held = *held;
+        self.readers.read(move |db| log::read_held(db, &held, after, max_bytes)).await
+    }
+
+    async fn system_heartbeat(&self, node: Uuid, lease_seconds: u64, renew: bool) -> Result<Heartbeat> {
+        self.writer
+            .write(Durability::Normal, move |db| leases::heartbeat(db, node, lease_seconds, renew))
+            .await
+    }
+
+    async fn system_take_expired(&self, node: Uuid, lease_seconds: u64, limit: usize) -> Result<Vec<Held>> {
+        self.writer
+            .write(Durability::Full, move |db| leases::take_expired(db, node, lease_seconds, limit))
+            .await
+    }
+
+    async fn take_over(
+        &self,
+        scope: &Scope,
+        conversation: Uuid,
+        node: Uuid,
+        lease_seconds: u64,
+    ) -> Result<Option<Held>> {
+        let scope = scope.clone();
+        let work = move |db: &_| leases::take_over(db, &scope, conversation, node, lease_seconds);
+        self.writer.write(Durability::Full, work).await
+    }
+
+    async fn system_list_waiting(&self, limit: usize) -> Result<Vec<Waiting>> {
+        self.readers.read(move |db| leases::list_waiting(db, limit)).await
+    }
+
+    async fn system_expire(&self, before: Timestamp, now: Timestamp, limit: usize) -> Result<usize> {
+        self.writer.write(Durability::Normal, move |db| log::expire(db, before, now, limit)).await
+    }
+
+    async fn system_announce(&self, _news: &[News]) -> Result<()> {
+        // The file has one process: nobody else is there to hear.
+        Ok(())
+    }
+
+    fn system_news(&self) -> Option<BoxStream<'static, News>> {
+        None
+    }
+
+    async fn fork_conversation(
+        &self,
+        scope: &Scope,
+        conversation: Uuid,
+        through: Uuid,
+        id: Uuid,
+        now: Timestamp,
+    ) -> Result<Conversation> {
+        let scope = scope.clone();
+        let work = move |db: &_| branches::fork(db, &scope, conversation, through, id, now);
+        self.writer.write(Durability::Full, work).await
+    }
+
+    async fn list_branches(&self, scope: &Scope, conversation: Uuid) -> Result<Vec<Branch>> {
+        let scope = scope.clone();
+        self.readers.read(move |db| branches::list(db, &scope, conversation)).await
+    }
+
+    async fn select_branch(
+        &self,
+        scope: &Scope,
+        conversation: Uuid,
+        branch: Uuid,
+        now: Timestamp,
+    ) -> Result<Conversation> {
+        let scope = scope.clone();
+        let work = move |db: &_| branches::select(db, &scope, conversation, branch, now);
+        self.writer.write(Durability::Full, work).await
     }
 
     async fn ping(&self) -> Result<()> {

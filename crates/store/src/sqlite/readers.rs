@@ -1,6 +1,6 @@
 //! Read connections, apart from the writer: each read is one snapshot, on a blocking thread.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use rusqlite::Connection;
 use tokio::sync::Semaphore;
@@ -8,24 +8,26 @@ use tokio::sync::Semaphore;
 use crate::error::{Result, StoreError};
 
 pub(super) struct Readers {
-    idle: std::sync::Arc<Mutex<Vec<Connection>>>,
-    free: Semaphore,
+    idle: Arc<Mutex<Vec<Connection>>>,
+    free: Arc<Semaphore>,
 }
 
 impl Readers {
     pub(super) fn new(connections: Vec<Connection>) -> Self {
-        let free = Semaphore::new(connections.len());
-        Self { idle: std::sync::Arc::new(Mutex::new(connections)), free }
+        let free = Arc::new(Semaphore::new(connections.len()));
+        Self { idle: Arc::new(Mutex::new(connections)), free }
     }
 
     pub(super) async fn read<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let _permit =
-            self.free.acquire().await.map_err(|error| StoreError::Unavailable(error.to_string()))?;
-        let idle = std::sync::Arc::clone(&self.idle);
+        let free = Arc::clone(&self.free).acquire_owned();
+        let permit = free.await.map_err(|error| StoreError::Unavailable(error.to_string()))?;
+        let idle = Arc::clone(&self.idle);
         let read = move || {
+            // Kept until the connection is back: whoever asked may be gone before the answer.
+            let _permit = permit;
             let borrowed = Borrowed::take(&idle)?;
             let db = borrowed.connection()?;
             let snapshot = db.unchecked_transaction()?;

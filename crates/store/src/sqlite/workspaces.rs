@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use uuid::Uuid;
 
-use super::audit;
+use super::{audit, turn};
 use crate::error::{Result, StoreError};
 
 /// Reads `id, org_id, name, default_visibility, created_at` from column `at` on.
@@ -124,6 +124,7 @@ pub(super) fn remove(db: &Connection, scope: &Scope, cascade: bool, now: Timesta
     )?;
     db.execute("DELETE FROM api_keys WHERE workspace_id = ?1", [workspace.id])?;
     db.execute("DELETE FROM members WHERE workspace_id = ?1", [workspace.id])?;
+    turn::cancel_all(db, scope, None, now)?;
     db.execute("UPDATE workspaces SET deleted_at = ?2 WHERE id = ?1", params![workspace.id, at])?;
     let detail = if cascade { "cascade" } else { "" };
     audit::note(db, scope, now, Action::WorkspaceRemove, &workspace.id.to_string(), detail)

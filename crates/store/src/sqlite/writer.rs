@@ -15,7 +15,6 @@ use crate::error::{Result, StoreError};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Durability {
     /// The death of this process: run events, of which the next full commit syncs the same file.
-    #[cfg_attr(not(test), expect(dead_code, reason = "run events are the first to ask for it"))]
     Normal,
     /// Power loss: what was accepted, settled or deleted.
     Full,

@@ -57,7 +57,7 @@ async fn a_conversation_comes_back_as_it_was_made(store: TestStore) {
     assert_eq!((made.workspace, made.org.as_str(), made.owner.as_str()), (ann.workspace, "acme", "ann"));
     assert_eq!((made.kind, made.version), (Kind::ModelChat, 1));
     assert_eq!((made.created_at, made.updated_at), (store.now(), store.now()));
-    let read = store.get_thread(&ann, made.id, None).await.unwrap();
+    let read = store.get_thread(&ann, made.id, store::ThreadRead::default()).await.unwrap();
     assert_eq!(read.conversation, made);
     assert!(read.messages.is_empty() && !read.has_before);
 
@@ -73,7 +73,10 @@ async fn a_conversation_comes_back_as_it_was_made(store: TestStore) {
         (plain.kind, plain.mode, plain.visibility),
         (Kind::AssistantSandbox, None, Visibility::Private)
     );
-    assert_eq!(store.get_thread(&ann, plain.id, None).await.unwrap().conversation, plain);
+    assert_eq!(
+        store.get_thread(&ann, plain.id, store::ThreadRead::default()).await.unwrap().conversation,
+        plain
+    );
 }
 
 async fn an_id_is_taken_once_per_workspace(store: TestStore) {
@@ -133,11 +136,21 @@ async fn others_see_what_is_shared_and_nothing_else(store: TestStore) {
     for (scope, sees_private, sees_shared) in
         [(&ann, true, true), (&bob, false, true), (&admin, true, true), (&elsewhere, false, false)]
     {
-        assert_eq!(store.get_thread(scope, private.id, None).await.is_ok(), sees_private, "{}", scope.user);
-        assert_eq!(store.get_thread(scope, shared.id, None).await.is_ok(), sees_shared, "{}", scope.user);
+        assert_eq!(
+            store.get_thread(scope, private.id, store::ThreadRead::default()).await.is_ok(),
+            sees_private,
+            "{}",
+            scope.user
+        );
+        assert_eq!(
+            store.get_thread(scope, shared.id, store::ThreadRead::default()).await.is_ok(),
+            sees_shared,
+            "{}",
+            scope.user
+        );
     }
     store.patch(&ann, shared.id, |patch| patch.visibility = Some(Visibility::Private)).await.unwrap();
-    assert_eq!(fails(store.get_thread(&bob, shared.id, None).await), "not found");
+    assert_eq!(fails(store.get_thread(&bob, shared.id, store::ThreadRead::default()).await), "not found");
 }
 
 async fn every_verb_answers_not_found_for_what_is_not_visible(store: TestStore) {
@@ -147,7 +160,7 @@ async fn every_verb_answers_not_found_for_what_is_not_visible(store: TestStore) 
     let before = store.create(&ann, "private").await;
     for (scope, id) in [(&bob, before.id), (&elsewhere, before.id), (&ann, store.new_id())] {
         let now = store.now();
-        let none = store.get_thread(scope, id, Some(Window::All)).await;
+        let none = store.get_thread(scope, id, Some(Window::All).into()).await;
         assert_eq!(fails(none), "not found");
         assert_eq!(fails(store.patch(scope, id, |_| ()).await), "not found");
         assert_eq!(fails(store.delete_conversation(scope, id, None, now).await), "not found");
@@ -155,7 +168,10 @@ async fn every_verb_answers_not_found_for_what_is_not_visible(store: TestStore) 
         assert_eq!(fails(store.restore_conversation(scope, id, now).await), "not found");
         assert_eq!(fails(store.append_messages(scope, id, &[], now).await), "not found");
     }
-    assert_eq!(store.get_thread(&ann, before.id, None).await.unwrap().conversation, before);
+    assert_eq!(
+        store.get_thread(&ann, before.id, store::ThreadRead::default()).await.unwrap().conversation,
+        before
+    );
 }
 
 async fn members_change_what_is_shared_but_not_who_sees_it(store: TestStore) {
@@ -181,7 +197,10 @@ async fn a_change_is_applied_whole_or_not_at_all(store: TestStore) {
         })
         .await;
     assert!(fails(refused).contains("/active_tab_key"));
-    assert_eq!(store.get_thread(&ann, made.id, None).await.unwrap().conversation, made);
+    assert_eq!(
+        store.get_thread(&ann, made.id, store::ThreadRead::default()).await.unwrap().conversation,
+        made
+    );
     let cleared = store
         .patch(&ann, made.id, |patch| {
             patch.title = Some(None);
@@ -194,7 +213,10 @@ async fn a_change_is_applied_whole_or_not_at_all(store: TestStore) {
         .unwrap();
     assert_eq!((&cleared.title, cleared.mode, cleared.kind), (&None, None, Kind::AssistantSandbox));
     assert_eq!((cleared.source, &cleared.model), (made.source, &made.model));
-    assert_eq!(store.get_thread(&ann, made.id, None).await.unwrap().conversation, cleared);
+    assert_eq!(
+        store.get_thread(&ann, made.id, store::ThreadRead::default()).await.unwrap().conversation,
+        cleared
+    );
 }
 
 async fn a_change_on_an_old_version_is_stale(store: TestStore) {
@@ -249,7 +271,7 @@ async fn deleting_hides_and_restoring_brings_back(store: TestStore) {
     let now = store.write().now;
     store.delete_conversation(&ann, made.id, None, now).await.unwrap();
     assert_eq!(fails(store.delete_conversation(&ann, made.id, None, now).await), "not found");
-    assert_eq!(fails(store.get_thread(&ann, made.id, None).await), "not found");
+    assert_eq!(fails(store.get_thread(&ann, made.id, store::ThreadRead::default()).await), "not found");
     assert_eq!(fails(store.patch(&ann, made.id, |_| ()).await), "not found");
     assert_eq!(fails(store.append_messages(&ann, made.id, &[], now).await), "not found");
     assert_eq!(store.titles(&ann, &newest()).await, ["stays"]);

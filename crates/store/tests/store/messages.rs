@@ -23,11 +23,11 @@ async fn messages_come_back_in_order_and_as_they_were_written(store: TestStore) 
     let step = Block::Step {
         id: "s".into(),
         name: "run".into(),
-        status: "done".into(),
+        status: domain::event::StepStatus::Succeeded,
         args: Some(raw),
         result: None,
         error: None,
-        duration_ms: Some(5),
+        duration_ms: None,
         started_at: 1,
     };
     let rich = NewMessage {
@@ -45,7 +45,7 @@ async fn messages_come_back_in_order_and_as_they_were_written(store: TestStore) 
     };
     let plain = NewMessage::text(store.new_id(), MessageRole::System, "rules", now);
     store.append_messages(&ann, thread.id, &[rich.clone(), plain.clone()], now).await.unwrap();
-    let read = store.get_thread(&ann, thread.id, Some(Window::All)).await.unwrap();
+    let read = store.get_thread(&ann, thread.id, Some(Window::All).into()).await.unwrap();
     let [first, second] = &read.messages[..] else { panic!("{:?}", read.messages) };
     assert_eq!((first.id, first.seq, first.role), (rich.id, 1, MessageRole::Assistant));
     assert_eq!(first.text, "one\n\ntwo \u{1F9F5}");
@@ -70,7 +70,7 @@ async fn windows_end_at_the_newest_or_before_a_message(store: TestStore) {
     for n in 1..=5 {
         store.say(&ann, thread.id, MessageRole::User, &n.to_string()).await;
     }
-    let all = store.get_thread(&ann, thread.id, Some(Window::All)).await.unwrap().messages;
+    let all = store.get_thread(&ann, thread.id, Some(Window::All).into()).await.unwrap().messages;
     let id = |n: usize| all[n - 1].id;
     for (window, texts, has_before) in [
         (Window::Newest { limit: 2 }, vec!["4", "5"], true),
@@ -80,13 +80,13 @@ async fn windows_end_at_the_newest_or_before_a_message(store: TestStore) {
         (Window::Before { message: id(3), limit: 2 }, vec!["1", "2"], false),
         (Window::Before { message: id(1), limit: 2 }, vec![], false),
     ] {
-        let read = store.get_thread(&ann, thread.id, Some(window)).await.unwrap();
+        let read = store.get_thread(&ann, thread.id, Some(window).into()).await.unwrap();
         let found: Vec<&str> = read.messages.iter().map(|message| message.text.as_str()).collect();
         assert_eq!((found, read.has_before), (texts, has_before), "{window:?}");
     }
-    let foreign = store.get_thread(&ann, other.id, Some(Window::All)).await.unwrap().messages[0].id;
+    let foreign = store.get_thread(&ann, other.id, Some(Window::All).into()).await.unwrap().messages[0].id;
     for message in [foreign, store.new_id()] {
-        let read = store.get_thread(&ann, thread.id, Some(Window::Before { message, limit: 2 })).await;
+        let read = store.get_thread(&ann, thread.id, Some(Window::Before { message, limit: 2 }).into()).await;
         assert_eq!(fails(read), "not found");
     }
 }
@@ -108,7 +108,15 @@ async fn counters_preview_and_title_follow_the_messages(store: TestStore) {
     assert_eq!((asked.message_count, asked.total_tokens, asked.version), (2, 7, 3));
     let more = store.say(&ann, thread.id, MessageRole::User, "and then?").await;
     assert_eq!((more.title, more.first_message), (asked.title, asked.first_message));
-    assert_eq!(store.get_thread(&ann, thread.id, None).await.unwrap().conversation.message_count, 3);
+    assert_eq!(
+        store
+            .get_thread(&ann, thread.id, store::ThreadRead::default())
+            .await
+            .unwrap()
+            .conversation
+            .message_count,
+        3
+    );
 }
 
 async fn a_title_that_was_given_stays(store: TestStore) {
@@ -126,10 +134,10 @@ async fn a_message_id_is_taken_once_per_thread_and_nothing_is_half_written(store
     let message = NewMessage::text(store.new_id(), MessageRole::User, "x", now);
     let fresh = NewMessage::text(store.new_id(), MessageRole::User, "y", now);
     store.append_messages(&ann, thread.id, std::slice::from_ref(&message), now).await.unwrap();
-    let before = store.get_thread(&ann, thread.id, Some(Window::All)).await.unwrap();
+    let before = store.get_thread(&ann, thread.id, Some(Window::All).into()).await.unwrap();
     let twice = store.append_messages(&ann, thread.id, &[fresh, message.clone()], now).await;
     assert_eq!(fails(twice), "message id taken");
-    assert_eq!(store.get_thread(&ann, thread.id, Some(Window::All)).await.unwrap(), before);
+    assert_eq!(store.get_thread(&ann, thread.id, Some(Window::All).into()).await.unwrap(), before);
     store.append_messages(&ann, other.id, &[message], now).await.unwrap();
 }
 
@@ -147,7 +155,7 @@ async fn parallel_appends_are_all_there_in_one_order(store: TestStore) {
     for done in join_all(appends).await {
         done.unwrap();
     }
-    let read = store.get_thread(&ann, thread.id, Some(Window::All)).await.unwrap();
+    let read = store.get_thread(&ann, thread.id, Some(Window::All).into()).await.unwrap();
     assert_eq!((read.conversation.message_count, read.messages.len()), (40, 40));
     for (n, message) in read.messages.iter().enumerate() {
         assert_eq!(message.seq, n as i64 + 1);
@@ -163,5 +171,5 @@ async fn shared_threads_are_written_by_members(store: TestStore) {
     let shared = store.create_shared(&ann, "t").await;
     let said = store.say(&bob, shared.id, MessageRole::User, "hello").await;
     assert_eq!((said.owner.as_str(), said.message_count), ("ann", 1));
-    assert_eq!(store.get_thread(&ann, shared.id, Some(Window::All)).await.unwrap().messages.len(), 1);
+    assert_eq!(store.get_thread(&ann, shared.id, Some(Window::All).into()).await.unwrap().messages.len(), 1);
 }

@@ -122,7 +122,7 @@ impl Operation {
             Self::Create(scope, new, id, write) => {
                 said(store.create_conversation(scope, new, *id, write).await)
             }
-            Self::Thread(scope, id, window) => said(store.get_thread(scope, *id, *window).await),
+            Self::Thread(scope, id, window) => said(store.get_thread(scope, *id, (*window).into()).await),
             Self::List(scope, query) => said(store.list_conversations(scope, query).await),
             Self::Search(scope, search) => said(store.search_conversations(scope, search).await),
             Self::Update(scope, id, patch, version, write) => {

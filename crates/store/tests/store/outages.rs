@@ -76,7 +76,7 @@ async fn the_store_recovers_by_itself_when_connections_die() {
         assert!(!root.query(end, &[]).await.unwrap().is_empty());
         // Each dead connection may cost one answer, and is replaced.
         let mut tries = 0;
-        while let Err(error) = store.get_thread(&ann, thread.id, None).await {
+        while let Err(error) = store.get_thread(&ann, thread.id, store::ThreadRead::default()).await {
             assert_eq!(kind(&error), "unavailable", "{error}");
             tries += 1;
             assert!(tries < 10, "{error}");
@@ -140,13 +140,17 @@ async fn abandoned_verbs_leave_no_transaction_and_no_scope_behind() {
         let new = NewConversation::default();
         let written =
             abandon(store.create_conversation(&ann, &new, store.new_id(), &write), times, &root).await;
-        let read = abandon(store.get_thread(&ann, thread.id, None), times, &root).await;
+        let read =
+            abandon(store.get_thread(&ann, thread.id, store::ThreadRead::default()), times, &root).await;
         for finished in [written, read] {
             if finished { whole += 1 } else { cut += 1 }
         }
         // One connection for all: what the abandoned left on it would show here.
         let made = store.create(&ann, "after").await;
-        assert_eq!(store.get_thread(&ann, made.id, None).await.unwrap().conversation, made);
+        assert_eq!(
+            store.get_thread(&ann, made.id, store::ThreadRead::default()).await.unwrap().conversation,
+            made
+        );
         assert_eq!(root.query_one(open, &[]).await.unwrap().get::<_, i64>(0), 0);
     }
     assert!(cut > 10 && whole > 10, "both happened: {cut} abandoned, {whole} finished");

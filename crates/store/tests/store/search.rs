@@ -112,7 +112,7 @@ async fn highlights_show_what_matched(store: TestStore) {
     let messages: Vec<&str> = highlights[1..].iter().map(|shown| shown.text.as_str()).collect();
     assert_eq!(messages, ["4 <b>alphabet</b>", "3 <b>alphabet</b>", "2 <b>alphabet</b>"], "the newest");
     assert_eq!(highlights[1].ranges, [[5, 10]]);
-    let thread = store.get_thread(&ann, thread.id, Some(domain::message::Window::All)).await.unwrap();
+    let thread = store.get_thread(&ann, thread.id, Some(domain::message::Window::All).into()).await.unwrap();
     assert_eq!(highlights[1].message_id, Some(thread.messages[4].id));
 }
 

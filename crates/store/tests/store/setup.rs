@@ -233,6 +233,8 @@ pub fn kind(error: &StoreError) -> String {
         StoreError::Taken(what) => format!("{what} taken"),
         StoreError::Conflict { code, .. } => format!("conflict {code}"),
         StoreError::Denied(_) => "denied".into(),
+        StoreError::Lost => "lost".into(),
+        StoreError::Invalid { input, .. } => format!("invalid {input}"),
         StoreError::Refused(fault) => format!("refused {fault:?}"),
         StoreError::Unavailable(_) => "unavailable".into(),
         StoreError::NewerSchema { .. } => "newer schema".into(),

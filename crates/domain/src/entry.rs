@@ -1,0 +1,207 @@
+//! An entry of a run's log: one JSON object on one line, `{ n, seq, ts, kind, data }`. Events have a number;
+//! entries that only a trace shows (logs, rejected lines, notes, what was sent upstream) stand between them.
+//! An event is serialised once, into `data`; the store and every wire reuse that text.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::to_raw_value;
+use uuid::Uuid;
+
+use crate::event::{Raw, RunEvent};
+use crate::line::Level;
+
+/// How much of a line that was not understood is kept.
+const KEPT_CHARS: usize = 2000;
+
+#[derive(Debug, Clone)]
+pub struct Entry {
+    /// The place in the log, from 1, events and trace-only entries alike.
+    pub n: i64,
+    /// The event's number, from 1; none for what only the trace shows.
+    pub seq: Option<i64>,
+    /// Epoch ms: the line's own time, else when it arrived.
+    pub ts: i64,
+    /// The event's or the trace entry's name, one of `KINDS`.
+    pub kind: &'static str,
+    pub data: Raw,
+}
+
+/// Every kind of entry; the events first.
+pub const KINDS: [&str; 17] = [
+    "turn",
+    "delta",
+    "reasoning",
+    "step",
+    "tool_calls",
+    "tool_result",
+    "approval",
+    "sources",
+    "file",
+    "result",
+    "error",
+    "done",
+    "log",
+    "rejected",
+    "note",
+    "dispatch",
+    "ignored",
+];
+
+#[derive(Debug, thiserror::Error)]
+pub enum EntryError {
+    #[error("a log entry cannot be read: {0}")]
+    Unreadable(#[from] serde_json::Error),
+    #[error("{0:?} is not a kind of log entry")]
+    UnknownKind(String),
+}
+
+/// What only a trace shows.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum Trace {
+    Log(Log),
+    Rejected(Rejected),
+    Note { text: String },
+    Dispatch(Dispatch),
+    Ignored(Ignored),
+}
+
+/// A sandbox's log line.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "type", rename = "log")]
+pub struct Log {
+    pub level: Level,
+    pub message: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ts: Option<i64>,
+}
+
+/// A line that was not understood, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Rejected {
+    pub line: String,
+    pub reason: String,
+}
+
+/// What a runner was given.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Dispatch {
+    /// The messages sent along, oldest first.
+    pub messages: Vec<Uuid>,
+    /// What was left out or shortened, in words.
+    pub cuts: Vec<String>,
+}
+
+/// What came after the terminal line.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Ignored {
+    pub lines: u64,
+    /// The first of them.
+    pub line: String,
+}
+
+impl Trace {
+    pub fn rejected(line: &[u8], why: &impl std::fmt::Display) -> Self {
+        Self::Rejected(Rejected { line: kept(line), reason: why.to_string() })
+    }
+
+    pub fn ignored(lines: u64, first: &[u8]) -> Self {
+        Self::Ignored(Ignored { lines, line: kept(first) })
+    }
+
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Log(_) => "log",
+            Self::Rejected(_) => "rejected",
+            Self::Note { .. } => "note",
+            Self::Dispatch(_) => "dispatch",
+            Self::Ignored(_) => "ignored",
+        }
+    }
+}
+
+/// Readable whatever the bytes were, and of bounded length.
+fn kept(line: &[u8]) -> String {
+    // A character is at most four bytes, and each bad byte becomes at most one character.
+    let enough = line.get(..KEPT_CHARS * 4).unwrap_or(line);
+    String::from_utf8_lossy(enough).chars().take(KEPT_CHARS).collect()
+}
+
+impl Entry {
+    pub fn event(n: i64, seq: i64, ts: i64, event: &RunEvent) -> Result<Self, EntryError> {
+        Ok(Self { n, seq: Some(seq), ts, kind: event.name(), data: to_raw_value(event)? })
+    }
+
+    pub fn trace(n: i64, ts: i64, trace: &Trace) -> Result<Self, EntryError> {
+        Ok(Self { n, seq: None, ts, kind: trace.name(), data: to_raw_value(trace)? })
+    }
+}
+
+/// One line, without its end.
+pub fn encode(entry: &Entry) -> String {
+    let mut line = String::with_capacity(entry.data.get().len() + 80);
+    encode_into(entry, &mut line);
+    line
+}
+
+/// As `encode`, at the end of a text.
+pub fn encode_into(entry: &Entry, out: &mut String) {
+    let Entry { n, seq, ts, kind, data } = entry;
+    // Writing to a String cannot fail.
+    let _ = match seq {
+        Some(seq) => write!(out, r#"{{"n":{n},"seq":{seq},"ts":{ts},"kind":"{kind}","data":"#),
+        None => write!(out, r#"{{"n":{n},"seq":null,"ts":{ts},"kind":"{kind}","data":"#),
+    };
+    out.push_str(&one_line(data.get()));
+    out.push('}');
+}
+
+/// JSON on one line. A raw line end in JSON is white space: within a string it would be escaped.
+pub(crate) fn one_line(json: &str) -> Cow<'_, str> {
+    if json.contains(['\n', '\r']) { json.replace(['\n', '\r'], " ").into() } else { json.into() }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Row<'a> {
+    n: i64,
+    seq: Option<i64>,
+    ts: i64,
+    #[serde(borrow)]
+    kind: Cow<'a, str>,
+    data: Raw,
+}
+
+pub fn decode(line: &str) -> Result<Entry, EntryError> {
+    let Row { n, seq, ts, kind, data } = serde_json::from_str(line)?;
+    let kind = KINDS
+        .into_iter()
+        .find(|known| *known == kind)
+        .ok_or_else(|| EntryError::UnknownKind(kind.into_owned()))?;
+    Ok(Entry { n, seq, ts, kind, data })
+}
+
+/// The event of an entry that has a number.
+pub fn decode_event(kind: &str, data: &str) -> Result<RunEvent, EntryError> {
+    Ok(match kind {
+        "turn" => RunEvent::Turn(serde_json::from_str(data)?),
+        "delta" => RunEvent::Delta(serde_json::from_str(data)?),
+        "reasoning" => RunEvent::Reasoning(serde_json::from_str(data)?),
+        "step" => RunEvent::Step(serde_json::from_str(data)?),
+        "tool_calls" => RunEvent::ToolCalls(serde_json::from_str(data)?),
+        "tool_result" => RunEvent::ToolResult(serde_json::from_str(data)?),
+        "approval" => RunEvent::Approval(serde_json::from_str(data)?),
+        "sources" => RunEvent::Sources(serde_json::from_str(data)?),
+        "file" => RunEvent::File(serde_json::from_str(data)?),
+        "result" => RunEvent::Result(serde_json::from_str(data)?),
+        "error" => RunEvent::Error(serde_json::from_str(data)?),
+        "done" => RunEvent::Done(serde_json::from_str(data)?),
+        _ => return Err(EntryError::UnknownKind(kind.to_owned())),
+    })
+}
+
+#[cfg(test)]
+#[path = "entry_tests.rs"]
+mod tests;

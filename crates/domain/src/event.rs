@@ -1,0 +1,183 @@
+//! What happens during a run, as numbered events: the log's vocabulary, and the source of every wire.
+//!
+//! How they stand in the log is `entry`; what they make of a message is `fold`.
+
+use serde::{Deserialize, Deserializer, Serialize};
+use uuid::Uuid;
+
+pub use crate::message::Raw;
+use crate::run::RunStatus;
+
+/// An event's data; its name is `name()`. Serialises as the `data:` of the `envelope` wire.
+#[derive(Debug, Clone, Serialize)]
+#[serde(untagged)]
+pub enum RunEvent {
+    Turn(Turn),
+    Delta(Text),
+    Reasoning(Text),
+    /// The step line as the sandbox sent it, its known fields.
+    Step(Step),
+    ToolCalls(ToolCalls),
+    ToolResult(ToolResult),
+    Approval(Approval),
+    Sources(Sources),
+    File(File),
+    Result(Finished),
+    Error(Failed),
+    Done(Done),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Turn {
+    pub conversation: Option<Uuid>,
+    pub run: Uuid,
+    pub message: Option<Uuid>,
+    pub conversation_id: Option<Uuid>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Text {
+    pub text: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StepStatus {
+    Running,
+    Succeeded,
+    Failed,
+    /// Never sent by a sandbox: what the fold makes of a step that was open when its run ended.
+    Interrupted,
+}
+
+impl StepStatus {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Succeeded => "succeeded",
+            Self::Failed => "failed",
+            Self::Interrupted => "interrupted",
+        }
+    }
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "type", rename = "step", rename_all = "camelCase")]
+pub struct Step {
+    pub id: String,
+    pub name: String,
+    pub status: StepStatus,
+    /// Any JSON; `Some` of null is a null that was sent.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub args: Option<Raw>,
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub result: Option<Raw>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// A number, spelled as it came: parsing it and printing it again could change it.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub duration_ms: Option<Raw>,
+    /// The line's own time; the engine fills in the time of arrival, so that every reader of the event
+    /// knows `startedAt`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ts: Option<i64>,
+}
+
+/// Tells a null that was sent from a field that was left out.
+pub(crate) fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Raw>, D::Error> {
+    Raw::deserialize(from).map(Some)
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ToolCall {
+    pub id: String,
+    pub name: String,
+    pub args: Raw,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ToolCalls {
+    pub round: u32,
+    pub calls: Vec<ToolCall>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ToolResult {
+    pub id: String,
+    pub name: String,
+    pub result: Option<Raw>,
+    pub error: Option<String>,
+    pub truncated: bool,
+    pub round: u32,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Approval {
+    pub id: String,
+    pub call: ToolCall,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sources {
+    pub sources: Vec<Source>,
+}
+
+/// A citation: of the web with its `url`, of anything else with a `locator`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Source {
+    pub id: String,
+    pub title: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub locator: Option<String>,
+    pub snippet: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename = "file", rename_all = "camelCase")]
+pub struct File {
+    pub file_id: Uuid,
+    pub name: String,
+    pub mime_type: String,
+    pub size: u64,
+    pub sha256: String,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Finished {
+    pub message: String,
+    /// The whole assistant message as it was stored; null until it is.
+    pub assistant: Option<Raw>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Failed {
+    pub code: String,
+    pub message: String,
+    pub assistant: Option<Raw>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Done {
+    pub status: RunStatus,
+}
+
+impl RunEvent {
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Turn(_) => "turn",
+            Self::Delta(_) => "delta",
+            Self::Reasoning(_) => "reasoning",
+            Self::Step(_) => "step",
+            Self::ToolCalls(_) => "tool_calls",
+            Self::ToolResult(_) => "tool_result",
+            Self::Approval(_) => "approval",
+            Self::Sources(_) => "sources",
+            Self::File(_) => "file",
+            Self::Result(_) => "result",
+            Self::Error(_) => "error",
+            Self::Done(_) => "done",
+        }
+    }
+}

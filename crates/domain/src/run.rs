@@ -1,0 +1,163 @@
+//! A run: the execution of one turn. Its states, the policies a caller may choose, and what a turn asks for.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::conversation::{Mode, Source};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunStatus {
+    Queued,
+    Running,
+    Succeeded,
+    Failed,
+    Cancelled,
+    Interrupted,
+}
+
+impl RunStatus {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Running => "running",
+            Self::Succeeded => "succeeded",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+            Self::Interrupted => "interrupted",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Queued, Self::Running, Self::Succeeded, Self::Failed, Self::Cancelled, Self::Interrupted]
+            .into_iter()
+            .find(|status| status.as_str() == text)
+    }
+
+    /// An end: it never changes again.
+    pub fn is_settled(self) -> bool {
+        !matches!(self, Self::Queued | Self::Running)
+    }
+
+    /// Every legal step of a run's life.
+    pub fn may_become(self, next: Self) -> bool {
+        match self {
+            Self::Queued => matches!(next, Self::Running | Self::Cancelled),
+            Self::Running => next.is_settled(),
+            _ => false,
+        }
+    }
+}
+
+/// What to do when the conversation has a run under way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnBusy {
+    #[default]
+    Reject,
+    Enqueue,
+    Interrupt,
+    Rollback,
+}
+
+/// What becomes of a run when nobody reads it any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnDisconnect {
+    #[default]
+    Cancel,
+    Continue,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunError {
+    pub code: String,
+    pub message: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct Usage {
+    pub input_tokens: i64,
+    pub output_tokens: i64,
+}
+
+/// A stored run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Run {
+    pub id: Uuid,
+    pub workspace: Uuid,
+    pub conversation: Option<Uuid>,
+    pub execution: Option<Uuid>,
+    pub status: RunStatus,
+    /// The user message it answers; it stands in the thread once the run has started.
+    pub message: Option<Uuid>,
+    pub assistant_message: Option<Uuid>,
+    pub usage: Usage,
+    pub error: Option<RunError>,
+    /// The number of the newest event in the log.
+    pub last_event: i64,
+    pub on_disconnect: OnDisconnect,
+    /// Someone asked for the end; the node that drives it acts on it.
+    pub cancel_requested: bool,
+    pub created_at: Timestamp,
+    pub started_at: Option<Timestamp>,
+    pub ended_at: Option<Timestamp>,
+}
+
+/// The right to write to a run: every write carries it, and one with an old fence changes nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lease {
+    pub run: Uuid,
+    pub fence: i64,
+}
+
+/// A turn as the caller asked for it, checked. Kept with a queued run as JSON.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StartTurn {
+    pub conversation: Option<Uuid>,
+    /// Edit this user message, or, when `message` is left out, answer it again.
+    pub replace: Option<Uuid>,
+    /// The user's blocks as JSON, with their plain text; `None` only with `replace`.
+    pub message: Option<TurnMessage>,
+    pub agent: Option<String>,
+    pub model: Option<String>,
+    pub workflow: Option<String>,
+    pub mode: Option<Mode>,
+    pub source: Option<Source>,
+    pub page_path: Option<String>,
+    pub on_busy: OnBusy,
+    pub on_disconnect: OnDisconnect,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TurnMessage {
+    /// A JSON array of blocks.
+    pub content: String,
+    pub text: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RunStatus::{self, Cancelled, Failed, Interrupted, Queued, Running, Succeeded};
+
+    #[test]
+    fn only_these_steps_are_legal() {
+        let legal = [
+            (Queued, Running),
+            (Queued, Cancelled),
+            (Running, Succeeded),
+            (Running, Failed),
+            (Running, Cancelled),
+            (Running, Interrupted),
+        ];
+        let all = [Queued, Running, Succeeded, Failed, Cancelled, Interrupted];
+        for from in all {
+            for to in all {
+                assert_eq!(from.may_become(to), legal.contains(&(from, to)), "{from:?} -> {to:?}");
+            }
+            assert_eq!(RunStatus::parse(from.as_str()), Some(from));
+        }
+        assert_eq!(RunStatus::parse("gone"), None);
+    }
+}

@@ -1,0 +1,93 @@
+//! The dialects a run's events are written in, chosen by `?wire=` or `Accept`. Pure: an event's number, time,
+//! name and data go in, bytes are added to `out`. A further dialect is a file of its own and a line in here.
+
+mod envelope;
+mod ndjson;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wire {
+    /// Server-sent events.
+    Envelope,
+    /// The run's lines, as a sandbox sends them.
+    Ndjson,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the wire {0:?} is not known: ask for envelope or ndjson")]
+pub struct UnknownWire(pub String);
+
+const SHOWN_CHARS: usize = 64;
+
+impl Wire {
+    pub const ALL: [Self; 2] = [Self::Envelope, Self::Ndjson];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Envelope => "envelope",
+            Self::Ndjson => "ndjson",
+        }
+    }
+
+    pub fn content_type(self) -> &'static str {
+        match self {
+            Self::Envelope => "text/event-stream",
+            Self::Ndjson => "application/x-ndjson",
+        }
+    }
+
+    /// The value of `?wire=`.
+    pub fn parse(name: &str) -> Result<Self, UnknownWire> {
+        Self::ALL
+            .into_iter()
+            .find(|wire| wire.as_str() == name)
+            .ok_or_else(|| UnknownWire(name.chars().take(SHOWN_CHARS).collect()))
+    }
+
+    /// `?wire=` decides; without it the type that `Accept` likes best, the earlier of equals; else `envelope`.
+    pub fn choose(query: Option<&str>, accept: Option<&str>) -> Result<Self, UnknownWire> {
+        match query {
+            Some(name) => Self::parse(name),
+            None => Ok(accept.and_then(Self::accepted).unwrap_or(Self::Envelope)),
+        }
+    }
+
+    fn accepted(accept: &str) -> Option<Self> {
+        let mut best: Option<(f32, Self)> = None;
+        for range in accept.split(',') {
+            let mut parts = range.split(';').map(str::trim);
+            let media = parts.next().unwrap_or_default();
+            let Some(wire) =
+                Self::ALL.into_iter().find(|wire| wire.content_type().eq_ignore_ascii_case(media))
+            else {
+                continue;
+            };
+            let quality = parts.find_map(|part| part.strip_prefix("q=").or(part.strip_prefix("Q=")));
+            let quality = quality.map_or(1.0, |q| q.parse::<f32>().unwrap_or(0.0));
+            if quality > best.map_or(0.0, |(most, _)| most) {
+                best = Some((quality, wire));
+            }
+        }
+        best.map(|(_, wire)| wire)
+    }
+
+    /// What keeps an idle stream alive; empty where the dialect has nothing that readers skip.
+    pub fn heartbeat(self) -> &'static str {
+        match self {
+            Self::Envelope => ": heartbeat\n\n",
+            Self::Ndjson => "",
+        }
+    }
+}
+
+/// Adds one event to `out`; not every dialect has a word for each. `kind` is the event's name, `data` its JSON
+/// text as it stands in the log.
+pub fn render(wire: Wire, seq: i64, ts: i64, kind: &str, data: &str, out: &mut Vec<u8>) {
+    match wire {
+        Wire::Envelope => envelope::render(seq, kind, data, out),
+        Wire::Ndjson => ndjson::render(ts, kind, data, out),
+    }
+}
+
+#[cfg(test)]
+#[path = "wire_tests.rs"]
+mod tests;

@@ -1,0 +1,244 @@
+//! A turn: `POST /v1/turns`. What is answered with a 2xx is durable.
+
+use axum::extract::{FromRequest, RawQuery, Request, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use domain::conversation::{Mode, Source};
+use domain::message::{Block, blocks_from_json, plain_text};
+use domain::run::{OnBusy, OnDisconnect, RunStatus, StartTurn, TurnMessage};
+use domain::wire::Wire;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use sha2::{Digest, Sha256};
+use store::turns::Idempotency;
+use turn::TurnError;
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use crate::extract::body::{Body, check_json, parse};
+use crate::extract::paging::pairs;
+use crate::extract::{Caller, Named};
+use crate::jsonapi::error::Source as At;
+use crate::problem::Problem;
+use crate::state::AppState;
+use crate::stream::{respond, tell_ids};
+
+/// What a turn asks for.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TurnRequest {
+    conversation: Option<Uuid>,
+    workspace: Option<Uuid>,
+    /// A text, or blocks of the type `text`.
+    #[schema(value_type = Option<String>)]
+    message: Option<Box<RawValue>>,
+    attachments: Option<Vec<Uuid>>,
+    agent: Option<String>,
+    model: Option<String>,
+    workflow: Option<String>,
+    #[schema(value_type = Option<String>)]
+    mode: Option<Mode>,
+    #[schema(value_type = Option<String>)]
+    source: Option<Source>,
+    page_path: Option<String>,
+    /// `reject`, `enqueue`, `interrupt` or `rollback`.
+    #[schema(value_type = Option<String>)]
+    on_busy: Option<OnBusy>,
+    /// `cancel` or `continue`.
+    #[schema(value_type = Option<String>)]
+    on_disconnect: Option<OnDisconnect>,
+    /// Edit this user message, or answer it again when `message` is left out.
+    replace: Option<Uuid>,
+}
+
+/// The ids of a turn that nobody waits for.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct AcceptedTurn {
+    conversation: Option<Uuid>,
+    run: Uuid,
+    message: Option<Uuid>,
+    /// `queued` or `running`; of a repeated request, what the run has come to.
+    #[schema(value_type = String)]
+    status: RunStatus,
+}
+
+/// Starts a turn and streams it, or with `Prefer: respond-async` answers with its ids.
+#[utoipa::path(post, path = "/v1/turns", operation_id = "create_turn", tag = "turns", request_body = TurnRequest,
+    params(("wire" = Option<String>, Query, description = "`envelope` or `ndjson`"), ("workspace" = Option<Uuid>, Query),
+        ("Idempotency-Key" = Option<String>, Header), ("Prefer" = Option<String>, Header)),
+    responses((status = 200, description = "The run's events", content_type = "text/event-stream", body = String),
+        (status = 202, description = "Accepted, with `Prefer: respond-async`", body = AcceptedTurn),
+        (status = 400), (status = 404), (status = 409, description = "Busy; `run` is the one under way"), (status = 422), (status = 429)))]
+pub async fn create(
+    State(app): State<AppState>,
+    caller: Caller,
+    named: Named,
+    RawQuery(query): RawQuery,
+    request: Request,
+) -> Result<Response, Problem> {
+    let headers = request.headers().clone();
+    let wire = wire(query.as_deref(), &headers, &[])?;
+    check_json(&headers)?;
+    let Body(bytes) = Body::from_request(request, &app).await?;
+    let body: TurnRequest = parse(&bytes)?;
+    let named = named.and(body.workspace)?;
+    let scope = caller.scope(named).await?;
+    let respond_async = prefers_async(&headers);
+    let idempotency = idempotency(&headers, &bytes)?;
+    let turn = read(body, respond_async)?;
+    // Before anything is written.
+    let stream = if respond_async { None } else { Some(app.turns.open_stream(&scope)?) };
+    let started = app.turns.start(&scope, turn, idempotency).await?;
+    let Some(stream) = stream else {
+        let run = &started.run;
+        let body = AcceptedTurn {
+            conversation: run.conversation,
+            run: run.id,
+            message: run.message,
+            status: run.status,
+        };
+        let mut response = (StatusCode::ACCEPTED, axum::Json(body)).into_response();
+        response.headers_mut().insert("preference-applied", HeaderValue::from_static("respond-async"));
+        tell_ids(response.headers_mut(), run);
+        return Ok(response);
+    };
+    let follower = app.turns.follow(stream, started.run.id, 0).await?;
+    Ok(respond(follower, wire, caller, named, &started.run))
+}
+
+/// The wire of `?wire=`, else of `Accept`. `others` are the parameters that the route has beside it.
+pub(super) fn wire(query: Option<&str>, headers: &HeaderMap, others: &[&str]) -> Result<Wire, Problem> {
+    let (mut asked, mut seen) = (None, Vec::new());
+    for (name, value) in pairs(query.unwrap_or(""))? {
+        if !["wire", "workspace"].iter().chain(others).any(|known| *known == name) {
+            return Err(Problem::unknown_parameter(&name));
+        }
+        if seen.contains(&name) {
+            return Err(Problem::invalid_parameter(&name, format!("{name} is given twice.")));
+        }
+        if name == "wire" {
+            asked = Some(value);
+        }
+        seen.push(name);
+    }
+    let accept: Vec<&str> = headers.get_all(header::ACCEPT).iter().filter_map(|v| v.to_str().ok()).collect();
+    Wire::choose(asked.as_deref(), Some(&accept.join(",")))
+        .map_err(|error| Problem::invalid_parameter("wire", format!("{error}.")))
+}
+
+fn prefers_async(headers: &HeaderMap) -> bool {
+    let values = headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).any(|word| word.trim().eq_ignore_ascii_case("respond-async"))
+}
+
+fn idempotency(headers: &HeaderMap, body: &[u8]) -> Result<Option<Idempotency>, Problem> {
+    let mut values = headers.get_all("idempotency-key").iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    let key = value.to_str().ok().map(str::trim).filter(|key| (1..=255).contains(&key.len()));
+    match (key, values.next()) {
+        (Some(key), None) => {
+            Ok(Some(Idempotency { key: key.to_owned(), body_hash: Sha256::digest(body).into() }))
+        }
+        _ => Err(Problem::invalid_header(
+            "Idempotency-Key",
+            "Idempotency-Key must be one text of 1 to 255 characters.",
+        )),
+    }
+}
+
+/// The request as a turn, or what is wrong with it.
+fn read(body: TurnRequest, respond_async: bool) -> Result<StartTurn, Problem> {
+    let message = body.message.as_deref().map(read_message).transpose()?;
+    if message.is_none() && body.replace.is_none() {
+        return Err(Problem::invalid_value(
+            "/message",
+            "message is missing; only with replace may it be left out.",
+        ));
+    }
+    if body.replace.is_some() && body.conversation.is_none() {
+        return Err(Problem::invalid_value("/replace", "replace needs the conversation it edits."));
+    }
+    if let Some(attachments) = body.attachments.filter(|attachments| !attachments.is_empty()) {
+        let detail = format!("There is no file {} in this conversation.", attachments[0]);
+        return Err(Problem::invalid_value("/attachments/0", detail));
+    }
+    for (pointer, value, max) in [
+        ("/agent", &body.agent, 255),
+        ("/model", &body.model, 255),
+        ("/workflow", &body.workflow, 255),
+        ("/page_path", &body.page_path, 512),
+    ] {
+        let fits = |text: &String| text.chars().count() <= max && !text.chars().any(char::is_control);
+        if !value.as_ref().is_none_or(fits) {
+            let detail =
+                format!("{} must be at most {max} characters, without control characters.", &pointer[1..]);
+            return Err(Problem::invalid_value(pointer, detail));
+        }
+    }
+    let on_disconnect =
+        if respond_async { OnDisconnect::Continue } else { body.on_disconnect.unwrap_or_default() };
+    Ok(StartTurn {
+        conversation: body.conversation,
+        replace: body.replace,
+        message,
+        agent: body.agent,
+        model: body.model,
+        workflow: body.workflow,
+        mode: body.mode,
+        source: body.source,
+        page_path: body.page_path,
+        on_busy: body.on_busy.unwrap_or_default(),
+        on_disconnect,
+    })
+}
+
+/// A text, or an array of text blocks.
+pub(super) fn read_message(raw: &RawValue) -> Result<TurnMessage, Problem> {
+    let blocks = match serde_json::from_str::<String>(raw.get()) {
+        Ok(text) if text.trim().is_empty() => {
+            return Err(Problem::invalid_value("/message", "message is empty."));
+        }
+        Ok(text) => vec![Block::Text { text }],
+        Err(_) => blocks_from_json(raw.get()).map_err(|fault| {
+            Problem::invalid_value(&format!("/message{}", fault.pointer), format!("{}.", fault.detail))
+        })?,
+    };
+    let content = serde_json::to_string(&blocks).map_err(|_| Problem::internal())?;
+    Ok(TurnMessage { content, text: plain_text(&blocks) })
+}
+
+impl From<TurnError> for Problem {
+    fn from(error: TurnError) -> Self {
+        match error {
+            TurnError::Busy(run) => Self::new(
+                StatusCode::CONFLICT,
+                "conversation_busy",
+                "The conversation is busy",
+                "A run of this conversation is under way; attach to it, or choose another on_busy.",
+            )
+            .with("run", run.to_string()),
+            TurnError::KeyReused => Self::new(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "idempotency_key_reused",
+                "The idempotency key was used before",
+                "This Idempotency-Key came before with another body; use a new key for a new request.",
+            )
+            .at(At::header("Idempotency-Key")),
+            TurnError::TooManyRuns { limit } => too_many("too_many_runs", "runs", limit),
+            TurnError::TooManyStreams { limit } => too_many("too_many_streams", "streams", limit),
+            TurnError::Draining => Self::unavailable("The server is stopping; try again shortly.", 1),
+            TurnError::Store(error) => error.into(),
+        }
+    }
+}
+
+fn too_many(code: &'static str, what: &str, limit: u64) -> Problem {
+    Problem::new(
+        StatusCode::TOO_MANY_REQUESTS,
+        code,
+        "Too many at once",
+        format!("You have {limit} {what} open already; let one end first."),
+    )
+    .with("limit", limit)
+    .with("retry_after", 1)
+}

@@ -1,0 +1,273 @@
+//! Two nodes on one PostgreSQL: one conversation has one run, readers and cancels cross over, and what a dead or
+//! a sleeping node leaves is the other's.
+
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use nix::sys::signal::Signal;
+use serde_json::json;
+use testkit::process::ServerProcess;
+use testkit::sandbox::{Action, Release};
+
+use crate::client::{Caller, Event, new_id, turn};
+use crate::house::{House, LEASE, SETTLED, accepted, delta, endless, story};
+use crate::ledger::fold;
+
+struct Nodes {
+    house: House,
+    a: ServerProcess,
+    _b: ServerProcess,
+    on_a: Caller,
+    on_b: Caller,
+}
+
+async fn nodes(script: Vec<Action>) -> Option<Nodes> {
+    let house = House::postgres(script).await?;
+    let (a, b) = (house.serve().await, house.serve().await);
+    let (on_a, on_b) = (house.first_caller(&a).await, house.caller(&b));
+    Some(Nodes { house, a, _b: b, on_a, on_b })
+}
+
+fn status(log: &[Event]) -> String {
+    let last = log.last().expect("an event");
+    last.json()["status"].as_str().unwrap_or_else(|| panic!("{last:?}")).to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_many_clients_on_both_nodes_one_gets_the_run() {
+    let Some(nodes) = nodes(endless()).await else { return };
+    let first = nodes.on_a.say(None, "first").await;
+    nodes.on_b.cancel(&first.run).await.expect("an answer");
+    nodes.on_b.events(&first.run, 0).await;
+    for round in 0..10 {
+        let mut body = turn(Some(&first.conversation), "me!");
+        body["on_busy"] = "reject".into();
+        let sent = (0..64).map(|n| {
+            let caller = if n % 2 == 0 { &nodes.on_a } else { &nodes.on_b };
+            let request =
+                caller.request(reqwest::Method::POST, "/v1/turns").header("prefer", "respond-async");
+            let request = request.header("content-type", "application/json").body(body.to_string());
+            async move {
+                testkit::server::Answer::read(request.send().await.expect("an answer")).await.expect("whole")
+            }
+        });
+        let answers = join_all(sent).await;
+        let taken: Vec<_> = answers.iter().filter(|answer| answer.status == 202).collect();
+        assert_eq!(taken.len(), 1, "round {round}");
+        let run = taken[0].body["run"].as_str().expect("an id");
+        for answer in answers.iter().filter(|answer| answer.status != 202) {
+            assert_eq!((answer.status, &answer.body["run"]), (409, &json!(run)), "{}", answer.text);
+        }
+        let other = if round % 2 == 0 { &nodes.on_a } else { &nodes.on_b };
+        assert_eq!(other.cancel(run).await.expect("an answer"), 200);
+        assert_eq!(status(&other.events(run, 0).await), "cancelled");
+    }
+    assert_eq!(nodes.on_b.runs(&first.conversation).await.len(), 11);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_key_sent_to_both_nodes_is_one_run() {
+    let Some(nodes) = nodes(story(Duration::ZERO)).await else { return };
+    for _ in 0..10 {
+        let (key, body) = (new_id(), turn(None, "once"));
+        let sent = (0..50).map(|n| {
+            let caller = if n % 2 == 0 { &nodes.on_a } else { &nodes.on_b };
+            caller.start_async(&key, &body)
+        });
+        let answers: Vec<_> =
+            join_all(sent).await.into_iter().map(|answer| answer.expect("accepted")).collect();
+        assert!(answers.iter().all(|answer| *answer == answers[0]), "{answers:?}");
+        assert_eq!(nodes.on_a.runs(&answers[0].conversation).await, [answers[0].run.clone()]);
+        assert_eq!(status(&nodes.on_b.events(&answers[0].run, 0).await), "succeeded");
+    }
+    let list = nodes.on_a.get("/v1/chat-conversations?page[size]=100").await;
+    assert_eq!(list.body["data"].as_array().expect("a list").len(), 10);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_follows_and_resumes_on_the_other_node() {
+    let pause = || Action::Wait(Duration::from_millis(40));
+    let mut script = vec![accepted()];
+    for n in 0..60 {
+        script.extend([delta(&format!("{n} ")), pause()]);
+    }
+    script.extend([Action::Line(json!({ "type": "result", "message": "end" })), Action::EndChunks]);
+    let Some(nodes) = nodes(script).await else { return };
+    let (accepted, mut here) = nodes.on_a.start(&new_id(), &turn(None, "hello")).await.expect("a turn");
+    let mut there = nodes.on_b.follow(&accepted.run, 0).await;
+    let mut moved = nodes.on_a.follow(&accepted.run, 0).await;
+    let arrivals = async |stream: &mut crate::client::Stream| {
+        let mut seen = Vec::new();
+        while let Some(event) = stream.next().await.expect("a stream that goes on") {
+            seen.push((event, Instant::now()));
+        }
+        seen
+    };
+    let moving = async {
+        let mut events = moved.until(20).await;
+        events.extend(nodes.on_b.follow(&accepted.run, 20).await.until(40).await);
+        events.extend(nodes.on_a.events(&accepted.run, 40).await);
+        events
+    };
+    let (here, there, moved) = tokio::join!(arrivals(&mut here), arrivals(&mut there), moving);
+    let log = nodes.on_b.events(&accepted.run, 0).await;
+    assert_eq!(log.len(), 63);
+    assert_eq!(here.iter().map(|(event, _)| event.clone()).collect::<Vec<_>>(), log);
+    assert_eq!(there.iter().map(|(event, _)| event.clone()).collect::<Vec<_>>(), log);
+    assert_eq!(moved, log);
+    let late = here.iter().zip(&there).map(|((_, here), (_, there))| there.saturating_duration_since(*here));
+    let late = late.max().expect("events");
+    assert!(late < Duration::from_secs(1), "{late:?} later on the other node");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancel_reaches_the_other_nodes_sandbox() {
+    let Some(nodes) = nodes(endless()).await else { return };
+    let (accepted, mut stream) = nodes.on_a.start(&new_id(), &turn(None, "hello")).await.expect("a turn");
+    let before = stream.until(7).await;
+    let asked = Instant::now();
+    assert_eq!(nodes.on_b.cancel(&accepted.run).await.expect("an answer"), 200);
+    let gone = nodes.house.sandbox.disconnected(0).await.expect("a request").disconnected.expect("a time");
+    assert!(gone - asked < Duration::from_millis(1500), "{:?}", gone - asked);
+    let log = nodes.on_b.events(&accepted.run, 0).await;
+    assert_eq!((status(&log), &log[..7]), ("cancelled".to_owned(), &before[..]));
+    assert_eq!(nodes.on_b.cancel(&accepted.run).await.expect("an answer"), 200, "idempotent");
+    assert_eq!(stream.rest().await.expect("a whole stream"), log[7..]);
+    assert_eq!(nodes.on_b.events(&accepted.run, 0).await, log);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dead_nodes_runs_are_settled_by_the_other() {
+    let Some(mut nodes) = nodes(endless()).await else { return };
+    for _ in 1..4 {
+        nodes.house.sandbox.then(endless());
+    }
+    nodes.house.sandbox.then(story(Duration::ZERO));
+    let mut left = Vec::new();
+    for _ in 0..4 {
+        let (accepted, mut stream) = nodes.on_a.start(&new_id(), &turn(None, "hello")).await.expect("a turn");
+        let seen = stream.until(7).await;
+        let queued = nodes.on_a.say(Some(&accepted.conversation), "and then").await;
+        left.push((accepted, seen, nodes.on_b.follow(&queued.run, 0).await, queued));
+    }
+    let mut attached = nodes.on_b.follow(&left[0].0.run, 0).await;
+    nodes.a.kill9().await.expect("killed");
+    let death = Instant::now();
+    for (accepted, seen, mut waiting, queued) in left {
+        let log = nodes.on_b.events(&accepted.run, 0).await;
+        assert!(death.elapsed() <= SETTLED, "settled after {:?}", death.elapsed());
+        assert_eq!((status(&log), &log[..7], log.len()), ("interrupted".to_owned(), &seen[..], 9));
+        let next = waiting.rest().await.expect("a whole stream");
+        assert_eq!(status(&next), "succeeded", "the queued turn of {}", queued.run);
+        let (messages, count) = nodes.on_b.thread(&accepted.conversation).await;
+        assert_eq!((messages.len(), count), (4, 4));
+        assert_eq!(messages[1]["parts"], fold(&log), "what was streamed is kept");
+        let more = nodes.on_b.say(Some(&accepted.conversation), "go on").await;
+        assert_eq!(status(&nodes.on_b.events(&more.run, 0).await), "succeeded");
+    }
+    assert_eq!(status(&attached.rest().await.expect("a whole stream")), "interrupted");
+}
+
+/// All that anyone can see of a run and its conversation.
+async fn view(caller: &Caller, run: &str, conversation: &str) -> String {
+    let trace = caller.get(&format!("/v1/runs/{run}/trace?limit=100")).await.text;
+    let (messages, count) = caller.thread(conversation).await;
+    format!("{:?} {} {trace} {messages:?} {count}", caller.events(run, 0).await, caller.run(run).await)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_slept_past_its_lease_writes_nothing() {
+    let gate = Release::default();
+    let mut script = vec![accepted(), delta("Once "), delta("upon "), Action::WaitFor(gate.clone())];
+    script.extend((0..50).map(|n| delta(&format!("late {n} "))));
+    script.extend([Action::Line(json!({ "type": "result", "message": "late" })), Action::Hang]);
+    let Some(mut nodes) = nodes(script).await else { return };
+    let mut left = Vec::new();
+    for _ in 0..4 {
+        let (accepted, mut stream) = nodes.on_a.start(&new_id(), &turn(None, "hello")).await.expect("a turn");
+        stream.until(3).await;
+        left.push((accepted, stream));
+    }
+    nodes.a.signal(Signal::SIGSTOP).expect("stopped");
+    let asleep = Instant::now();
+    let mut before = Vec::new();
+    for (accepted, _) in &left {
+        assert_eq!(status(&nodes.on_b.events(&accepted.run, 0).await), "interrupted");
+        assert!(asleep.elapsed() <= SETTLED, "settled after {:?}", asleep.elapsed());
+        before.push(view(&nodes.on_b, &accepted.run, &accepted.conversation).await);
+    }
+    assert!(asleep.elapsed() > LEASE, "a node that only slept a little keeps its runs");
+    // All that the sandbox says from now on finds a node without the right to write it.
+    gate.open();
+    nodes.a.signal(Signal::SIGCONT).expect("woken");
+    for n in 0..left.len() {
+        nodes.house.sandbox.disconnected(n).await.expect("a request that its node gave up");
+    }
+    for ((accepted, mut stream), before) in left.into_iter().zip(before) {
+        let rest = stream.rest().await.expect("the reader who waited through it");
+        assert_eq!(rest, nodes.on_b.events(&accepted.run, 3).await);
+        assert_eq!(view(&nodes.on_b, &accepted.run, &accepted.conversation).await, before);
+        assert_eq!(view(&nodes.on_a, &accepted.run, &accepted.conversation).await, before);
+        let next = nodes.on_a.say(Some(&accepted.conversation), "go on").await;
+        assert_eq!(status(&nodes.on_b.events(&next.run, 0).await), "succeeded", "the woken node serves");
+        assert_eq!(nodes.on_b.thread(&accepted.conversation).await.1, 4);
+    }
+    let ended = nodes.a.terminate().await.expect("an end");
+    assert_eq!(ended.code(), Some(0), "{}", nodes.a.output());
+}
+
+/// Wherever in its writing a node falls asleep, it holds nothing that the other needs.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_asleep_in_the_middle_of_its_writing_blocks_nobody() {
+    let Some(nodes) = nodes(story(Duration::from_millis(1))).await else { return };
+    let talking = (0..12).map(|_| async {
+        loop {
+            // Answers stop coming when the node sleeps.
+            let (key, body) = (new_id(), turn(None, "hello"));
+            let told = async { nodes.on_a.start(&key, &body).await.expect("a turn").1.rest().await };
+            if tokio::time::timeout(Duration::from_secs(2), told).await.is_err() {
+                return;
+            }
+        }
+    });
+    let sleep = async {
+        tokio::time::sleep(Duration::from_millis(700 + crate::house::random(500))).await;
+        nodes.a.signal(Signal::SIGSTOP).expect("stopped");
+        Instant::now()
+    };
+    let (_, asleep) = tokio::join!(join_all(talking), sleep);
+    let list = nodes.on_b.get("/v1/chat-conversations?page[size]=100").await;
+    let rows = list.body["data"].as_array().expect("a list").iter();
+    join_all(rows.map(async |row| {
+        for run in nodes.on_b.runs(row["id"].as_str().expect("an id")).await {
+            nodes.on_b.events(&run, 0).await;
+        }
+    }))
+    .await;
+    assert!(asleep.elapsed() <= SETTLED, "settled after {:?}", asleep.elapsed());
+    nodes.a.signal(Signal::SIGCONT).expect("woken");
+}
+
+/// A run that is to end with its readers ends with the last of them, on whichever node that one reads.
+#[tokio::test(flavor = "multi_thread")]
+async fn readers_on_the_other_node_count() {
+    let pause = || Action::Wait(Duration::from_millis(100));
+    let mut slow = vec![accepted()];
+    for n in 0..75 {
+        slow.extend([delta(&format!("{n} ")), pause()]);
+    }
+    slow.extend([Action::Line(json!({ "type": "result", "message": "end" })), Action::EndChunks]);
+    let Some(nodes) = nodes(slow).await else { return };
+    let mut body = turn(None, "first");
+    body["on_disconnect"] = "cancel".into();
+    let (first, stream) = nodes.on_a.start(&new_id(), &body).await.expect("a turn");
+    // Queued from the other node, and to be started by the one that has the first.
+    body["conversation"] = first.conversation.clone().into();
+    let (_, mut queued) = nodes.on_b.start(&new_id(), &body).await.expect("a queued turn");
+    let mut attached = nodes.on_b.follow(&first.run, 0).await;
+    let seen = attached.until(3).await;
+    drop(stream);
+    let rest = attached.rest().await.expect("a whole stream");
+    assert_eq!((status(&rest), seen.len() + rest.len()), ("succeeded".to_owned(), 78));
+    assert_eq!(status(&queued.rest().await.expect("a whole stream")), "succeeded");
+}

@@ -1,0 +1,86 @@
+//! Asked to stop (SIGTERM) with runs under way: they end or are interrupted, readers hear of it, the exit is clean.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use testkit::process::ServerProcess;
+use testkit::sandbox::Action;
+
+use crate::client::{new_id, turn};
+use crate::house::{House, accepted, delta, endless, story};
+
+async fn ends_well(server: &mut ServerProcess) {
+    let status = server.terminate().await.expect("an end");
+    assert_eq!(status.code(), Some(0), "{}", server.output());
+}
+
+async fn a_run_that_ends_in_time_is_waited_for(postgres: bool) {
+    let Some(house) = House::on(postgres, story(Duration::from_millis(100))).await else { return };
+    let mut server = house.serve().await;
+    let caller = house.first_caller(&server).await;
+    let (accepted, mut stream) = caller.start(&new_id(), &turn(None, "hello")).await.expect("a turn");
+    stream.until(1).await;
+    let (events, ()) = tokio::join!(stream.rest(), ends_well(&mut server));
+    let events = events.expect("a whole stream");
+    assert_eq!(events.last().expect("an end").json()["status"], "succeeded");
+    let server = house.serve().await;
+    let log = house.caller(&server).events(&accepted.run, 1).await;
+    assert_eq!(log, events);
+}
+
+async fn a_run_that_does_not_is_interrupted(postgres: bool) {
+    let Some(house) = House::on(postgres, endless()).await else { return };
+    house.sandbox.then(story(Duration::ZERO));
+    let mut server = house.serve().await;
+    let caller = house.first_caller(&server).await;
+    let (accepted, mut stream) = caller.start(&new_id(), &turn(None, "hello")).await.expect("a turn");
+    let queued = caller.say(Some(&accepted.conversation), "and then").await;
+    stream.until(3).await;
+    let asked = Instant::now();
+    let (events, ()) = tokio::join!(stream.rest(), ends_well(&mut server));
+    assert!(asked.elapsed() < Duration::from_secs(29), "{:?}", asked.elapsed());
+    let events = events.expect("a whole stream");
+    assert_eq!(events.last().expect("an end").json()["status"], "interrupted");
+    let server = house.serve().await;
+    let caller = house.caller(&server);
+    assert_eq!(caller.events(&accepted.run, 3).await, events, "settled once, before the exit");
+    let (messages, _) = caller.thread(&accepted.conversation).await;
+    let parts = messages[1]["parts"].as_array().expect("an answer");
+    assert!(parts.contains(&json!({ "type": "text", "text": "Let me see." })), "{parts:?}");
+    let log = caller.events(&queued.run, 0).await;
+    assert_eq!(log.last().expect("an end").json()["status"], "succeeded", "the queue goes on");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn runs_are_drained_on_sqlite() {
+    tokio::join!(a_run_that_ends_in_time_is_waited_for(false), a_run_that_does_not_is_interrupted(false));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn runs_are_drained_on_postgresql() {
+    tokio::join!(a_run_that_ends_in_time_is_waited_for(true), a_run_that_does_not_is_interrupted(true));
+}
+
+/// The run is another node's: its reader is let go at once, and reads on there.
+#[tokio::test(flavor = "multi_thread")]
+async fn readers_of_other_nodes_runs_are_let_go() {
+    let pause = || Action::Wait(Duration::from_millis(60));
+    let mut script = vec![accepted()];
+    for n in 0..200 {
+        script.extend([delta(&format!("{n} ")), pause()]);
+    }
+    script.extend([Action::Line(json!({ "type": "result", "message": "end" })), Action::EndChunks]);
+    let Some(house) = House::postgres(script).await else { return };
+    let (a, mut b) = (house.serve().await, house.serve().await);
+    let on_a = house.first_caller(&a).await;
+    let run = on_a.say(None, "hello").await.run;
+    let mut reader = house.caller(&b).follow(&run, 0).await;
+    let mut events = reader.until(5).await;
+    let asked = Instant::now();
+    let (rest, ()) = tokio::join!(reader.rest(), ends_well(&mut b));
+    assert!(asked.elapsed() < Duration::from_secs(5), "{:?}", asked.elapsed());
+    events.extend(rest.expect("a stream that ends as it should"));
+    let seen = events.last().expect("an event").seq;
+    events.extend(on_a.events(&run, seen).await);
+    assert_eq!(events, on_a.events(&run, 0).await);
+}

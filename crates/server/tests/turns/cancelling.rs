@@ -1,0 +1,144 @@
+//! `POST /v1/runs/{id}/cancel` in every phase of a run, and the admin's lock.
+
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use reqwest::Method;
+use serde_json::json;
+use testkit::sandbox::Action;
+use testkit::server::Backend;
+
+use crate::scripts::{delta, hang_after, open, step};
+use crate::world::{CONVERSATIONS, World, refused, stories, thread};
+
+stories!(
+    under_way,
+    before_the_sandbox_answers,
+    many_times_at_once,
+    after_the_end,
+    in_the_middle_of_a_flood,
+    the_lock_is_cleared_by_an_admin,
+);
+
+const SOON: Duration = Duration::from_secs(1);
+
+async fn under_way(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    world.play(hang_after(vec![delta("so far"), step("s", "running")]));
+    let mut stream = world.begin(&json!({ "message": "hi" })).await;
+    stream.until("step").await;
+    let (run, asked) = (stream.run(), Instant::now());
+    let answer = world.cancel(&run).await;
+    assert_eq!((answer.status, &answer.body["id"]), (200, &json!(run)));
+    let request = world.sandbox.disconnected(0).await.unwrap();
+    let took = request.disconnected.unwrap().saturating_duration_since(asked);
+    assert!(took < SOON, "the sandbox was let go after {took:?}");
+    let told = stream.rest().await;
+    assert_eq!((told.names(), told.status()), (vec!["turn", "delta", "step", "error", "done"], "cancelled"));
+    assert_eq!(told.terminal().data["code"], "cancelled");
+    let parts = world.last_parts(&told.conversation()).await;
+    assert_eq!(
+        (&parts[0]["text"], &parts[1]["status"], &parts[2]["code"]),
+        (&json!("so far"), &json!("interrupted"), &json!("cancelled"))
+    );
+    assert_eq!(told.terminal().data["assistant"]["content"], parts);
+    // The conversation is free again.
+    let next = world.tell(&json!({ "conversation": told.conversation(), "message": "on" })).await;
+    assert_eq!(next.status(), "succeeded");
+    Some(())
+}
+
+async fn before_the_sandbox_answers(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    world.play(vec![Action::Hang]);
+    let stream = world.begin(&json!({ "message": "hi" })).await;
+    world.sandbox.request(0).await.unwrap();
+    world.cancel(&stream.run()).await;
+    world.sandbox.disconnected(0).await.unwrap();
+    let told = stream.rest().await;
+    assert_eq!((told.names(), told.status()), (vec!["turn", "error", "done"], "cancelled"));
+    Some(())
+}
+
+async fn many_times_at_once(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    world.play(hang_after(vec![delta("a")]));
+    let mut stream = world.begin(&json!({ "message": "hi" })).await;
+    stream.until("delta").await;
+    let run = stream.run();
+    for answer in join_all((0..20).map(|_| world.cancel(&run))).await {
+        assert_eq!(answer.status, 200, "{}", answer.text);
+    }
+    assert_eq!(stream.rest().await.status(), "cancelled");
+    let shown = world.conversation(world.run(&run).await["conversation"].as_str().unwrap()).await;
+    assert_eq!(shown["message_count"], 2, "one answer");
+    Some(())
+}
+
+async fn after_the_end(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let told = world.tell(&json!({ "message": "hi" })).await;
+    let before = world.run(&told.run()).await;
+    for _ in 0..2 {
+        let answer = world.cancel(&told.run()).await;
+        assert_eq!((answer.status, &answer.body), (200, &before));
+    }
+    assert_eq!(world.log(&told.run()).await.bytes, told.bytes);
+    Some(())
+}
+
+/// A sandbox that never stops talking is stopped all the same.
+async fn in_the_middle_of_a_flood(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let mut script = vec![open()];
+    for _ in 0..10_000 {
+        script.extend([
+            Action::Lines(20, |n| delta(&format!("{n} ")).to_string()),
+            Action::Wait(Duration::from_millis(1)),
+        ]);
+    }
+    script.push(Action::Hang);
+    world.play(script);
+    let mut stream = world.begin(&json!({ "message": "hi" })).await;
+    stream.until("delta").await;
+    let asked = Instant::now();
+    world.cancel(&stream.run()).await;
+    let request = world.sandbox.disconnected(0).await.unwrap();
+    let took = request.disconnected.unwrap().saturating_duration_since(asked);
+    assert!(took < SOON, "the sandbox was let go after {took:?}");
+    let told = stream.rest().await;
+    assert_eq!(told.status(), "cancelled");
+    // What was streamed is kept, and nothing else.
+    assert_eq!(told.assistant_content(), told.folded());
+    Some(())
+}
+
+async fn the_lock_is_cleared_by_an_admin(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let bob = world.member("bob").await;
+    world.play(hang_after(vec![delta("so far")]));
+    let mut stream = bob.begin(&json!({ "message": "hi" })).await;
+    stream.until("delta").await;
+    let conversation = stream.conversation();
+    let path = format!("{CONVERSATIONS}/{conversation}/lock");
+    let body = json!({ "conversation": conversation, "message": "next", "on_busy": "enqueue" });
+    let next = bob.begin_async(&body).await;
+    // Its owner sees it, and may not; who does not see it is not told that it is there.
+    refused(&bob.send(Method::DELETE, &path, None).await, 403, "forbidden");
+    refused(&world.member("carl").await.send(Method::DELETE, &path, None).await, 404, "not_found");
+    assert_eq!(world.run(&stream.run()).await["status"], "running");
+
+    assert_eq!(world.send(Method::DELETE, &path, None).await.status, 204);
+    let run = stream.run();
+    let told = stream.rest().await;
+    assert_eq!((told.status(), told.terminal().data["code"].as_str()), ("interrupted", Some("interrupted")));
+    assert_eq!(bob.run(&run).await["status"], "interrupted");
+    assert_eq!(bob.log(&run).await.bytes, told.bytes);
+    world.sandbox.disconnected(0).await.unwrap();
+    assert_eq!(bob.settled(next["run"].as_str().unwrap()).await["status"], "succeeded");
+    let said = [("user", "hi"), ("assistant", "so far"), ("user", "next"), ("assistant", "Hello.")];
+    assert_eq!(bob.thread(&conversation).await, thread(&said));
+    // With nothing to clear it says the same.
+    assert_eq!(world.send(Method::DELETE, &path, None).await.status, 204);
+    Some(())
+}

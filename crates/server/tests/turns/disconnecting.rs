@@ -1,0 +1,103 @@
+//! Readers who go away: the run ends with the last of them, or goes on alone, as its turn chose.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use testkit::sandbox::{Action, Release};
+use testkit::server::Backend;
+
+use crate::scripts::{delta, hang_after, open, result, wait_after};
+use crate::world::{World, stories, thread};
+
+stories!(
+    the_last_reader_ends_the_run,
+    a_second_reader_keeps_it_alive,
+    a_grace_for_those_who_come_back,
+    a_run_that_goes_on_alone,
+);
+
+/// How soon the sandbox must know.
+const SOON: Duration = Duration::from_secs(1);
+
+async fn the_last_reader_ends_the_run(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    for body in [json!({ "message": "hi" }), json!({ "message": "hi", "on_disconnect": "cancel" })] {
+        world.play(hang_after(vec![delta("so far")]));
+        let number = world.sandbox.requests().len();
+        let mut stream = world.begin(&body).await;
+        stream.until("delta").await;
+        let (run, conversation) = (stream.run(), stream.conversation());
+        let gone = Instant::now();
+        drop(stream);
+        let request = world.sandbox.disconnected(number).await.unwrap();
+        let took = request.disconnected.unwrap().duration_since(gone);
+        assert!(took < SOON, "the sandbox was let go after {took:?}");
+        let run = world.settled(&run).await;
+        assert_eq!((&run["status"], &run["error"]["code"]), (&json!("cancelled"), &json!("cancelled")));
+        assert_eq!(world.thread(&conversation).await, thread(&[("user", "hi"), ("assistant", "so far")]));
+        let parts = world.last_parts(&conversation).await;
+        assert_eq!(parts[1]["code"], "cancelled");
+    }
+    Some(())
+}
+
+async fn a_second_reader_keeps_it_alive(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let gates = [Release::default(), Release::default()];
+    world.play(vec![
+        open(),
+        Action::Line(delta("a")),
+        Action::WaitFor(gates[0].clone()),
+        Action::Line(delta("b")),
+        Action::WaitFor(gates[1].clone()),
+        Action::Line(result("ab")),
+    ]);
+    let mut first = world.begin(&json!({ "message": "hi" })).await;
+    first.until("delta").await;
+    let mut second = world.follow(&first.run(), 0).await;
+    second.until("delta").await;
+    drop(first);
+    gates[0].open();
+    assert_eq!(second.until("delta").await.data["text"], "b");
+    // Through the last one, the run ends.
+    let run = second.run();
+    drop(second);
+    world.sandbox.disconnected(0).await.unwrap();
+    assert_eq!(world.settled(&run).await["status"], "cancelled");
+    Some(())
+}
+
+async fn a_grace_for_those_who_come_back(backend: Backend) -> Option<()> {
+    let world = World::start_with(backend, |config| config.limits.disconnect_grace_seconds = 30).await?;
+    let gate = Release::default();
+    world.play(wait_after(vec![delta("a")], &gate, "ab"));
+    let mut stream = world.begin(&json!({ "message": "hi" })).await;
+    stream.until("delta").await;
+    let run = stream.run();
+    drop(stream);
+    let mut back = world.follow(&run, 2).await;
+    gate.open();
+    back.until("result").await;
+    assert_eq!(world.settled(&run).await["status"], "succeeded");
+    Some(())
+}
+
+async fn a_run_that_goes_on_alone(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let gate = Release::default();
+    world.play(wait_after(vec![delta("a")], &gate, "ab"));
+    let mut stream = world.begin(&json!({ "message": "hi", "on_disconnect": "continue" })).await;
+    stream.until("delta").await;
+    let (run, conversation) = (stream.run(), stream.conversation());
+    drop(stream);
+    // Long enough for the server to have seen it: another connection comes and goes.
+    let mut other = world.follow(&run, 0).await;
+    other.until("delta").await;
+    drop(other);
+    assert_eq!(world.run(&run).await["status"], "running");
+    assert!(world.sandbox.requests()[0].disconnected.is_none());
+    gate.open();
+    assert_eq!(world.settled(&run).await["status"], "succeeded");
+    assert_eq!(world.thread(&conversation).await, thread(&[("user", "hi"), ("assistant", "ab")]));
+    Some(())
+}

@@ -1,0 +1,161 @@
+//! `Idempotency-Key`: a retry gets the run that the first try made, whatever became of its answer.
+
+use std::collections::HashSet;
+
+use futures_util::future::join_all;
+use reqwest::Method;
+use serde_json::{Value, json};
+use testkit::sandbox::Release;
+use testkit::server::{Answer, Backend};
+
+use crate::scripts::{delta, wait_after};
+use crate::world::{CONVERSATIONS, World, ask, refused, stories};
+
+stories!(
+    a_retry_gets_the_same_run,
+    a_retry_of_a_stream_gets_the_same_bytes,
+    another_body_is_refused,
+    keys_belong_to_their_caller,
+    fifty_at_once_make_one_run,
+    refused_turns_leave_no_key,
+);
+
+async fn keyed(world: &World, key: &str, body: &Value) -> Answer {
+    ask(world.turn(body).header("idempotency-key", key).header("prefer", "respond-async")).await
+}
+
+async fn a_retry_gets_the_same_run(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let body = json!({ "message": "once" });
+    let first = keyed(&world, "k1", &body).await;
+    world.settled(first.body["run"].as_str().unwrap()).await;
+    let again = keyed(&world, "k1", &body).await;
+    assert_eq!((again.status, &again.body["status"]), (202, &json!("succeeded")));
+    for id in ["run", "conversation", "message"] {
+        assert_eq!(again.body[id], first.body[id], "{id}");
+    }
+    assert_ne!(keyed(&world, "k2", &body).await.body["run"], first.body["run"]);
+    assert_eq!(world.count().await, (2, 2));
+    // Within a conversation, too: busy is no answer to one's own retry.
+    let gate = Release::default();
+    world.play(wait_after(vec![], &gate, "Done."));
+    let body = json!({ "conversation": first.body["conversation"], "message": "again" });
+    let third = keyed(&world, "k3", &body).await;
+    let retried = keyed(&world, "k3", &body).await;
+    assert_eq!((retried.status, &retried.body), (202, &third.body));
+    gate.open();
+    Some(())
+}
+
+async fn a_retry_of_a_stream_gets_the_same_bytes(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let gate = Release::default();
+    world.play(wait_after(vec![delta("a")], &gate, "ab"));
+    let body = json!({ "message": "once", "on_disconnect": "continue" });
+    let send = async || {
+        let sent = world.turn(&body).header("idempotency-key", "k").send().await.unwrap();
+        crate::sse::Stream::new(sent)
+    };
+    let mut lost = send().await;
+    lost.until("delta").await;
+    drop(lost);
+    let again = send().await;
+    gate.open();
+    let told = again.rest().await;
+    assert_eq!(send().await.rest().await.bytes, told.bytes);
+    assert_eq!(world.log(&told.run()).await.bytes, told.bytes);
+    assert_eq!(world.count().await, (1, 1));
+    Some(())
+}
+
+async fn another_body_is_refused(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    keyed(&world, "k", &json!({ "message": "one" })).await;
+    for body in [json!({ "message": "two" }), json!({ "message": "one", "mode": "agent" })] {
+        let answer = keyed(&world, "k", &body).await;
+        refused(&answer, 422, "idempotency_key_reused");
+        assert_eq!(answer.body["source"]["header"], "Idempotency-Key");
+    }
+    assert_eq!(world.count().await, (1, 1));
+    let header = |value: &str| world.turn(&json!({ "message": "x" })).header("idempotency-key", value);
+    for request in
+        [header(""), header(" "), header(&"k".repeat(256)), header("a").header("idempotency-key", "b")]
+    {
+        let answer = ask(request).await;
+        refused(&answer, 400, "invalid_header");
+        assert_eq!(answer.body["source"]["header"], "Idempotency-Key");
+    }
+    assert_eq!(world.count().await, (1, 1));
+    Some(())
+}
+
+async fn keys_belong_to_their_caller(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let (mate, stranger) = (world.member("bob").await, world.stranger("eve").await);
+    let body = json!({ "name": "k", "role": "service", "workspace": world.workspace });
+    let service = world.send(Method::POST, "/v1/api-keys", Some(&body)).await.body["key"].clone();
+    let body = json!({ "message": "mine" });
+    let mut runs = HashSet::new();
+    for _ in 0..2 {
+        for who in [&world, &mate, &stranger] {
+            runs.insert(keyed(who, "k", &body).await.body["run"].as_str().unwrap().to_owned());
+        }
+        for user in ["ann", "bob"] {
+            let request = world
+                .server
+                .request(Method::POST, "/v1/turns")
+                .bearer_auth(service.as_str().unwrap())
+                .header("threadkeep-user", user)
+                .header("idempotency-key", "k")
+                .header("prefer", "respond-async")
+                .header("content-type", "application/json")
+                .body(body.to_string());
+            runs.insert(ask(request).await.body["run"].as_str().unwrap().to_owned());
+        }
+    }
+    assert_eq!(runs.len(), 5);
+    Some(())
+}
+
+async fn fifty_at_once_make_one_run(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let first = world.tell(&json!({ "message": "before" })).await;
+    // A first turn, and a later one.
+    for (round, body) in
+        [json!({ "message": "one" }), json!({ "conversation": first.conversation(), "message": "two" })]
+            .iter()
+            .enumerate()
+    {
+        let key = format!("round {round}");
+        let answers = join_all((0..50).map(|_| keyed(&world, &key, body))).await;
+        let runs: HashSet<String> = answers
+            .iter()
+            .map(|answer| {
+                assert_eq!(answer.status, 202, "{}", answer.text);
+                answer.body["run"].as_str().unwrap().to_owned()
+            })
+            .collect();
+        assert_eq!(runs.len(), 1);
+        world.settled(runs.iter().next().unwrap()).await;
+    }
+    assert_eq!(world.count().await, (2, 3));
+    assert_eq!(world.sandbox.requests().len(), 3);
+    Some(())
+}
+
+/// A refusal is not remembered: the same key works once the way is free.
+async fn refused_turns_leave_no_key(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let gate = Release::default();
+    world.play(wait_after(vec![], &gate, "Done."));
+    let running = world.begin_async(&json!({ "message": "one" })).await;
+    let body = json!({ "conversation": running["conversation"], "message": "two" });
+    refused(&keyed(&world, "k", &body).await, 409, "conversation_busy");
+    gate.open();
+    world.settled(running["run"].as_str().unwrap()).await;
+    let accepted = keyed(&world, "k", &body).await;
+    assert_eq!(accepted.status, 202, "{}", accepted.text);
+    let path = format!("{CONVERSATIONS}/{}/runs", running["conversation"].as_str().unwrap());
+    assert_eq!(world.get(&path).await.body["data"].as_array().unwrap().len(), 2);
+    Some(())
+}

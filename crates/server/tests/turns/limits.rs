@@ -1,0 +1,69 @@
+//! How much one user may have open: past it a turn is refused before anything is written.
+
+use serde_json::json;
+use testkit::sandbox::Release;
+use testkit::server::Backend;
+
+use crate::scripts::{hang_after, wait_after};
+use crate::world::{World, ask, refused, stories};
+
+stories!(open_runs, open_streams);
+
+async fn open_runs(backend: Backend) -> Option<()> {
+    let world = World::start_with(backend, |config| config.limits.max_open_runs_per_user = 3).await?;
+    let gate = Release::default();
+    world.play(wait_after(vec![], &gate, "Done."));
+    world.play(hang_after(vec![]));
+    let first = world.begin_async(&json!({ "message": "one" })).await;
+    world.begin_async(&json!({ "message": "two" })).await;
+    // A queued one is open, too.
+    world
+        .begin_async(&json!({ "conversation": first["conversation"], "message": "q", "on_busy": "enqueue" }))
+        .await;
+    let before = world.count().await;
+    assert_eq!(before, (2, 3));
+    for request in [
+        world.turn(&json!({ "message": "three" })),
+        world.turn(&json!({ "message": "3" })).header("prefer", "respond-async"),
+    ] {
+        let answer = ask(request).await;
+        refused(&answer, 429, "too_many_runs");
+        assert_eq!((&answer.body["limit"], answer.header("retry-after")), (&json!(3), "1"));
+    }
+    assert_eq!(world.count().await, before);
+    // Each user has their own.
+    assert_eq!(world.member("bob").await.tell(&json!({ "message": "mine" })).await.status(), "succeeded");
+    // One that ends makes room: the queued one is the second then.
+    gate.open();
+    world.settled(first["run"].as_str().unwrap()).await;
+    assert_eq!(
+        ask(world.turn(&json!({ "message": "three" })).header("prefer", "respond-async")).await.status,
+        202
+    );
+    Some(())
+}
+
+async fn open_streams(backend: Backend) -> Option<()> {
+    let world = World::start_with(backend, |config| config.limits.max_streams_per_user = 2).await?;
+    let gate = Release::default();
+    world.play(wait_after(vec![], &gate, "Done."));
+    let first = world.begin(&json!({ "message": "one" })).await;
+    let second = world.follow(&first.run(), 0).await;
+    let before = world.count().await;
+    assert_eq!(before, (1, 1));
+    let reads = world.request(reqwest::Method::GET, &format!("/v1/runs/{}/events", first.run()));
+    for request in [reads, world.turn(&json!({ "message": "two" }))] {
+        let answer = ask(request).await;
+        refused(&answer, 429, "too_many_streams");
+        assert_eq!((&answer.body["limit"], answer.header("retry-after")), (&json!(2), "1"));
+    }
+    assert_eq!(world.count().await, before, "refused before anything is written");
+    assert_eq!(world.sandbox.requests().len(), 1);
+    // What asks for no stream is not refused for it.
+    world.begin_async(&json!({ "message": "three" })).await;
+    gate.open();
+    first.rest().await;
+    second.rest().await;
+    assert_eq!(world.tell(&json!({ "message": "four" })).await.status(), "succeeded");
+    Some(())
+}

@@ -1,0 +1,33 @@
+//! Turns as their clients see them: a real server, a scripted sandbox behind it, both databases, one file per
+//! story. `world::World` is the server with its sandbox and one person; `sse` reads what a run streams.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test that cannot go on has failed"
+)]
+
+mod accepting;
+mod agent;
+mod bad_input;
+mod branches;
+mod cancelling;
+mod disconnecting;
+mod endings;
+mod envelope;
+mod first_turn;
+mod idempotency;
+mod limits;
+mod lines;
+mod queue;
+mod races;
+mod random;
+mod reload;
+mod resume;
+mod scripts;
+mod sight;
+mod slow_readers;
+mod sse;
+mod wires;
+mod world;

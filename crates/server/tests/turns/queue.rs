@@ -1,0 +1,264 @@
+//! A turn for a conversation that is busy: it waits, or the other one makes way.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use testkit::sandbox::Release;
+use testkit::server::Backend;
+
+use crate::scripts::{delta, hang_after, wait_after};
+use crate::world::{CONVERSATIONS, World, ask, refused, stories, thread};
+
+stories!(
+    busy_names_the_run,
+    queued_turns_start_in_order,
+    the_queue_is_listed_and_edited,
+    a_queued_turn_is_cancelled,
+    a_queued_turn_is_streamed,
+    interrupt_keeps_the_partial_answer,
+    interrupt_goes_before_the_queue,
+    rollback_moves_the_other_turn_aside,
+    the_queue_moves_on_after_a_failure,
+);
+
+fn queued(conversation: &Value, message: &str, on_busy: &str) -> Value {
+    json!({ "conversation": conversation, "message": message, "on_busy": on_busy, "on_disconnect": "continue" })
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap()
+}
+
+/// What the sandbox was asked, in order.
+fn asked(world: &World) -> Vec<String> {
+    world
+        .sandbox
+        .requests()
+        .iter()
+        .map(|request| text(&request.body["message"]["content"]).to_owned())
+        .collect()
+}
+
+async fn queue(world: &World, conversation: &Value) -> Vec<Value> {
+    let answer = world.get(&format!("{CONVERSATIONS}/{}/queue", text(conversation))).await;
+    assert_eq!((answer.status, &answer.body["next"]), (200, &Value::Null), "{}", answer.text);
+    answer.body["data"].as_array().unwrap().clone()
+}
+
+async fn busy_names_the_run(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let gate = Release::default();
+    world.play(wait_after(vec![], &gate, "Done."));
+    let first = world.begin_async(&json!({ "message": "one" })).await;
+    let before = world.count().await;
+    for body in [
+        json!({ "conversation": first["conversation"], "message": "two" }),
+        json!({ "conversation": first["conversation"], "message": "two", "on_busy": "reject" }),
+    ] {
+        let answer = ask(world.turn(&body)).await;
+        refused(&answer, 409, "conversation_busy");
+        assert_eq!(answer.body["run"], first["run"]);
+    }
+    assert_eq!(world.count().await, before);
+    // As it says: one can attach to it.
+    let stream = world.follow(text(&first["run"]), 0).await;
+    gate.open();
+    assert_eq!(stream.rest().await.status(), "succeeded");
+    assert_eq!(
+        world.thread(text(&first["conversation"])).await,
+        thread(&[("user", "one"), ("assistant", "Done.")])
+    );
+    Some(())
+}
+
+async fn queued_turns_start_in_order(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let gate = Release::default();
+    world.play(wait_after(vec![], &gate, "A1."));
+    let first = world.begin_async(&json!({ "message": "q1" })).await;
+    let mut runs = Vec::new();
+    for n in 2..=5 {
+        let made = world.begin_async(&queued(&first["conversation"], &format!("q{n}"), "enqueue")).await;
+        assert_eq!(made["status"], "queued");
+        runs.push(made);
+    }
+    // Durable and in line, and not in the thread yet.
+    assert_eq!(world.thread(text(&first["conversation"])).await, thread(&[("user", "q1")]));
+    let run = world.run(text(&runs[0]["run"])).await;
+    assert_eq!(
+        (&run["status"], &run["started_at"], &run["last_event"]),
+        (&json!("queued"), &Value::Null, &json!(0))
+    );
+    assert_eq!(run["message"], runs[0]["message"]);
+    gate.open();
+    for run in &runs {
+        assert_eq!(world.settled(text(&run["run"])).await["status"], "succeeded");
+    }
+    assert_eq!(asked(&world), ["q1", "q2", "q3", "q4", "q5"]);
+    let said = world.thread(text(&first["conversation"])).await;
+    let users: Vec<&str> =
+        said.iter().filter(|(role, _)| role == "user").map(|(_, text)| text.as_str()).collect();
+    assert_eq!(users, ["q1", "q2", "q3", "q4", "q5"]);
+    assert_eq!(said.len(), 10);
+    // Each had the answers before it.
+    let last = world.sandbox.requests()[4].body["conversation"].as_array().unwrap().clone();
+    assert_eq!((last.len(), &last[7]["content"]), (8, &json!("Hello.")));
+    Some(())
+}
+
+async fn the_queue_is_listed_and_edited(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let gate = Release::default();
+    world.play(wait_after(vec![], &gate, "A1."));
+    let first = world.begin_async(&json!({ "message": "q1" })).await;
+    let conversation = &first["conversation"];
+    assert_eq!(queue(&world, conversation).await, Vec::<Value>::new());
+    let second = world.begin_async(&queued(conversation, "q2", "enqueue")).await;
+    let third = world.begin_async(&queued(conversation, "q3", "enqueue")).await;
+    let listed = queue(&world, conversation).await;
+    let shown: Vec<(&Value, &Value, &Value)> =
+        listed.iter().map(|run| (&run["id"], &run["text"], &run["status"])).collect();
+    let status = json!("queued");
+    assert_eq!(shown, [(&second["run"], &json!("q2"), &status), (&third["run"], &json!("q3"), &status)]);
+
+    let edit = async |run: &Value, message: Value| {
+        world
+            .send(Method::PATCH, &format!("/v1/runs/{}", text(run)), Some(&json!({ "message": message })))
+            .await
+    };
+    let edited =
+        edit(&second["run"], json!([{ "type": "text", "text": "better" }, { "type": "text", "text": "q2" }]))
+            .await;
+    assert_eq!((edited.status, &edited.body["id"]), (200, &second["run"]));
+    assert_eq!(queue(&world, conversation).await[0]["text"], "better\n\nq2");
+    // The one under way has its message for good.
+    refused(&edit(&first["run"], json!("no")).await, 409, "run_started");
+    gate.open();
+    world.settled(text(&third["run"])).await;
+    assert_eq!(asked(&world), ["q1", "better\n\nq2", "q3"]);
+    let shown = world.conversation(text(conversation)).await;
+    assert_eq!(shown["messages"][2]["id"], second["message"]);
+    assert_eq!(shown["messages"][2]["parts"][0]["text"], "better");
+    refused(&edit(&second["run"], json!("late")).await, 409, "run_started");
+    assert_eq!(queue(&world, conversation).await, Vec::<Value>::new());
+    Some(())
+}
+
+async fn a_queued_turn_is_cancelled(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let gate = Release::default();
+    world.play(wait_after(vec![], &gate, "A1."));
+    let first = world.begin_async(&json!({ "message": "q1" })).await;
+    let second = world.begin_async(&queued(&first["conversation"], "q2", "enqueue")).await;
+    let third = world.begin_async(&queued(&first["conversation"], "q3", "enqueue")).await;
+    let reader = world.follow(text(&second["run"]), 0).await;
+    for _ in 0..2 {
+        let answer = world.cancel(text(&second["run"])).await;
+        assert_eq!((answer.status, &answer.body["status"]), (200, &json!("cancelled")));
+        assert_eq!(answer.body["error"]["code"], "cancelled");
+    }
+    assert_eq!(queue(&world, &first["conversation"]).await.len(), 1);
+    // Whoever waited for it is told, in the usual words.
+    let told = reader.rest().await;
+    assert_eq!((told.names(), told.status()), (vec!["turn", "error", "done"], "cancelled"));
+    assert_eq!(told.terminal().data["assistant"], Value::Null);
+    gate.open();
+    world.settled(text(&third["run"])).await;
+    assert_eq!(asked(&world), ["q1", "q3"]);
+    assert_eq!(world.thread(text(&first["conversation"])).await.len(), 4);
+    Some(())
+}
+
+/// The response of a queued turn waits with it, and streams when it starts.
+async fn a_queued_turn_is_streamed(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let gate = Release::default();
+    world.play(wait_after(vec![], &gate, "A1."));
+    let first = world.begin_async(&json!({ "message": "q1" })).await;
+    let body = json!({ "conversation": first["conversation"], "message": "q2", "on_busy": "enqueue" });
+    let stream = world.begin(&body).await;
+    assert_eq!(world.run(&stream.run()).await["status"], "queued");
+    gate.open();
+    let told = stream.rest().await;
+    assert_eq!((told.names(), told.status()), (vec!["turn", "result", "done"], "succeeded"));
+    Some(())
+}
+
+async fn interrupt_keeps_the_partial_answer(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    world.play(hang_after(vec![delta("half an ans")]));
+    let mut first = world.begin(&json!({ "message": "one" })).await;
+    first.until("delta").await;
+    let body = json!({ "conversation": first.conversation(), "message": "two", "on_busy": "interrupt" });
+    let told = world.tell(&body).await;
+    assert_eq!(told.status(), "succeeded");
+    let cut = first.rest().await;
+    assert_eq!((cut.status(), cut.terminal().data["code"].as_str()), ("cancelled", Some("cancelled")));
+    world.sandbox.disconnected(0).await.unwrap();
+    let said = [("user", "one"), ("assistant", "half an ans"), ("user", "two"), ("assistant", "Hello.")];
+    assert_eq!(world.thread(&told.conversation()).await, thread(&said));
+    // What was said so far goes along.
+    let replayed = world.sandbox.request(1).await.unwrap().body["conversation"].clone();
+    assert_eq!(replayed[1]["content"], "half an ans");
+    // Without anything in the way it is a turn like any other.
+    let body = json!({ "conversation": told.conversation(), "message": "three", "on_busy": "interrupt" });
+    assert_eq!(world.tell(&body).await.status(), "succeeded");
+    Some(())
+}
+
+async fn interrupt_goes_before_the_queue(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    world.play(hang_after(vec![]));
+    let first = world.begin_async(&json!({ "message": "one" })).await;
+    world.sandbox.request(0).await.unwrap();
+    let waiting = world.begin_async(&queued(&first["conversation"], "waits", "enqueue")).await;
+    let urgent = world.begin_async(&queued(&first["conversation"], "urgent", "interrupt")).await;
+    world.settled(text(&waiting["run"])).await;
+    assert_eq!(world.run(text(&urgent["run"])).await["status"], "succeeded");
+    assert_eq!(world.run(text(&first["run"])).await["status"], "cancelled");
+    assert_eq!(asked(&world), ["one", "urgent", "waits"]);
+    Some(())
+}
+
+async fn rollback_moves_the_other_turn_aside(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let before = world.tell(&json!({ "message": "zero" })).await;
+    world.play(hang_after(vec![delta("half")]));
+    let mut first = world.begin(&json!({ "conversation": before.conversation(), "message": "one" })).await;
+    first.until("delta").await;
+    let body = json!({ "conversation": before.conversation(), "message": "better", "on_busy": "rollback" });
+    let told = world.tell(&body).await;
+    assert_eq!((told.status(), first.rest().await.status()), ("succeeded", "cancelled"));
+    let conversation = before.conversation();
+    let zero = [("user", "zero"), ("assistant", "Hello.")];
+    let kept = [&zero[..], &[("user", "better"), ("assistant", "Hello.")]].concat();
+    assert_eq!(world.thread(&conversation).await, thread(&kept));
+    assert_eq!(world.conversation(&conversation).await["message_count"], 4);
+    // It was not told of what was rolled back.
+    assert_eq!(world.sandbox.request(2).await.unwrap().body["conversation"].as_array().unwrap().len(), 2);
+    // The other turn is on a branch beside.
+    let branches = world.get(&format!("{CONVERSATIONS}/{conversation}/branches")).await.body["data"].clone();
+    let branches = branches.as_array().unwrap();
+    assert_eq!(
+        branches.iter().map(|branch| branch["current"].clone()).collect::<Vec<_>>(),
+        [json!(false), json!(true)]
+    );
+    let side =
+        world.get(&format!("{CONVERSATIONS}/{conversation}?branchId={}", text(&branches[0]["id"]))).await;
+    let other = [&zero[..], &[("user", "one"), ("assistant", "half")]].concat();
+    assert_eq!(crate::world::said(&side.body["data"]["attributes"]["messages"]), thread(&other));
+    Some(())
+}
+
+async fn the_queue_moves_on_after_a_failure(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    world.play(hang_after(vec![]));
+    let first = world.begin_async(&json!({ "message": "one" })).await;
+    let second = world.begin_async(&queued(&first["conversation"], "two", "enqueue")).await;
+    world.play(crate::scripts::bytes("nonsense"));
+    let third = world.begin_async(&queued(&first["conversation"], "three", "enqueue")).await;
+    assert_eq!(world.cancel(text(&first["run"])).await.status, 200);
+    assert_eq!(world.settled(text(&third["run"])).await["status"], "succeeded");
+    assert_eq!(world.run(text(&second["run"])).await["error"]["code"], "sandbox_protocol");
+    assert_eq!(world.run(text(&first["run"])).await["status"], "cancelled");
+    Some(())
+}

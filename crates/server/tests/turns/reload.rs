@@ -1,0 +1,252 @@
+//! Live equals reload: what the stream's events fold to, what the terminal event says, what is stored and what a
+//! reload shows are the same bytes, for any script; and the replay after the log's time folds to the same.
+
+use domain::message::Window;
+use domain::time::{Clock as _, SystemClock};
+use serde::Deserialize;
+use serde_json::json;
+use serde_json::value::RawValue;
+use store::ThreadRead;
+use testkit::sandbox::Action;
+use testkit::server::Backend;
+
+use crate::random::Random;
+use crate::scripts::{delta, hang_after, lines, open, result};
+use crate::sse::Told;
+use crate::world::{CONVERSATIONS, World, ask, refused, stories};
+
+stories!(
+    live_equals_reload,
+    the_replay_after_the_logs_time,
+    a_replay_on_a_side_branch,
+    the_trace_outlives_the_log
+);
+
+const SCRIPTS: u64 = 60;
+
+const TEXTS: [&str; 12] = [
+    "a",
+    "",
+    " ",
+    "\n",
+    "word ",
+    "two\n\nlines",
+    "ü\u{301}",
+    "\u{1F469}\u{200D}\u{1F4BB}",
+    "\u{2028}",
+    "\"\\/",
+    "</script>",
+    "data: x\n\n",
+];
+/// JSON whose spelling must survive, and some that no line may hold.
+const VALUES: [&str; 14] = [
+    "null",
+    "true",
+    "0",
+    "-0.0",
+    "1.50",
+    "1e3",
+    "12345678901234567890123",
+    "\"x\"",
+    "[]",
+    "{}",
+    "[1, 2,\t{ \"b\" : 1, \"a\" : [ ] }]",
+    "{\"k\":\"\\u00e9\\n\"}",
+    "{\"a\":1,\"a\":2}",
+    "\"\\u0000\"",
+];
+
+/// A line of any kind, good or bad.
+fn line(random: &mut Random) -> String {
+    let text = serde_json::to_string(random.one_of(&TEXTS)).unwrap();
+    match random.below(12) {
+        0..=4 => format!(r#"{{"type":"delta","text":{text}}}"#),
+        5 => format!(r#"{{"type":"log","level":"info","message":{text}}}"#),
+        6 => ["nonsense", "{}", "[]", "", "{\"type\":\"delta\"}"][random.below(5)].to_owned(),
+        _ => step(random, &text),
+    }
+}
+
+/// A step with some of its fields: few ids, so that many lines are about the same one.
+fn step(random: &mut Random, text: &str) -> String {
+    let status = *random.one_of(&["running", "running", "succeeded", "failed"]);
+    let mut line =
+        format!(r#"{{"type":"step","id":"s{}","name":{text},"status":"{status}""#, random.below(6));
+    for field in ["args", "result"] {
+        if random.below(3) == 0 {
+            line.push_str(&format!(r#","{field}":{}"#, random.one_of(&VALUES)));
+        }
+    }
+    if random.below(4) == 0 {
+        line.push_str(&format!(r#","error":{text}"#));
+    }
+    if random.below(3) == 0 {
+        line.push_str(&format!(r#","durationMs":{}"#, random.one_of(&["0", "12", "1.50", "3e2"])));
+    }
+    if random.below(2) == 0 {
+        line.push_str(&format!(r#","ts":{}"#, 1_700_000_000_000_u64 + random.next() % 10_000));
+    }
+    line.push('}');
+    line
+}
+
+fn script(random: &mut Random) -> Vec<Action> {
+    let mut script = vec![open()];
+    let lines = [0, 3, 20, 200][random.below(4)];
+    for _ in 0..lines {
+        script.push(Action::Bytes(format!("{}\n", line(random)).into_bytes()));
+    }
+    let text = *random.one_of(&TEXTS);
+    match random.below(6) {
+        0 => {}
+        1 => script.push(Action::Line(json!({ "type": "error", "code": "own", "message": text }))),
+        2 => script.push(Action::Reset),
+        _ => script.push(Action::Line(result(text))),
+    }
+    script
+}
+
+#[derive(Deserialize)]
+struct Document<'a> {
+    #[serde(borrow)]
+    data: Data<'a>,
+}
+#[derive(Deserialize)]
+struct Data<'a> {
+    #[serde(borrow)]
+    attributes: Attributes<'a>,
+}
+#[derive(Deserialize)]
+struct Attributes<'a> {
+    #[serde(borrow)]
+    messages: Vec<Message<'a>>,
+}
+#[derive(Deserialize)]
+struct Message<'a> {
+    #[serde(borrow)]
+    parts: &'a RawValue,
+}
+
+/// The parts of the newest message as the answer spells them.
+async fn reloaded(world: &World, conversation: &str) -> String {
+    let answer = world.get(&format!("{CONVERSATIONS}/{conversation}")).await;
+    let document: Document<'_> = serde_json::from_str(&answer.text).unwrap();
+    document.data.attributes.messages.last().unwrap().parts.get().to_owned()
+}
+
+async fn stored(world: &World, conversation: &str) -> String {
+    let read = ThreadRead { window: Some(Window::All), branch: None };
+    let id = conversation.parse().unwrap();
+    let thread = world.server.store().get_thread(&world.scope(), id, read).await.unwrap();
+    thread.messages.last().unwrap().content.clone()
+}
+
+async fn live_equals_reload(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let mut seen = [0; 2];
+    for seed in 1..=SCRIPTS {
+        world.play(script(&mut Random::new(seed)));
+        let told = world.tell(&json!({ "message": format!("seed {seed}") })).await;
+        let conversation = told.conversation();
+        let folded = told.folded();
+        assert_eq!(told.assistant_content(), folded, "seed {seed}: the terminal event");
+        assert_eq!(stored(&world, &conversation).await, folded, "seed {seed}: the store");
+        assert_eq!(reloaded(&world, &conversation).await, folded, "seed {seed}: a reload");
+        assert_eq!(world.log(&told.run()).await.bytes, told.bytes, "seed {seed}: the log");
+        seen[usize::from(folded.len() > 500)] += 1;
+    }
+    assert!(seen.iter().all(|count| *count > 5), "small and large ones: {seen:?}");
+    Some(())
+}
+
+/// Ends the time of all logs, as the passing of `EVENT_LOG_TTL_SECONDS` would.
+async fn expire(world: &World) {
+    let now = SystemClock.now();
+    let later = now + jiff::SignedDuration::from_hours(1);
+    while world.server.store().system_expire(later, now, 100).await.unwrap() > 0 {}
+}
+
+async fn the_replay_after_the_logs_time(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let mut all = Vec::new();
+    for seed in 1..=25 {
+        world.play(script(&mut Random::new(1000 + seed)));
+        all.push(world.tell(&json!({ "message": format!("seed {seed}") })).await);
+    }
+    world.play(lines(vec![delta("half")]));
+    all.push(world.tell(&json!({ "message": "a failure" })).await);
+    expire(&world).await;
+    for told in &all {
+        let again = world.log(&told.run()).await;
+        let at = String::from_utf8_lossy(&told.bytes);
+        assert_eq!(again.frames[0].data, told.frames[0].data, "{at}");
+        assert_eq!(again.folded(), told.folded(), "{at}");
+        assert_eq!(again.assistant_content(), told.assistant_content(), "{at}");
+        assert_eq!(again.terminal().raw.len() > 2, told.terminal().raw.len() > 2);
+        assert_eq!(
+            (again.terminal().event.as_str(), again.status()),
+            (told.terminal().event.as_str(), told.status())
+        );
+        assert_eq!(again.terminal().data["code"], told.terminal().data["code"], "{at}");
+        // Who had seen a part of it still gets the end.
+        late_reader(&world, told, 1).await;
+        late_reader(&world, told, told.frames.len() as i64 - 1).await;
+        let last = told.frames.len();
+        let nothing =
+            ask(world.request(reqwest::Method::GET, &format!("/v1/runs/{}/events?after={last}", told.run())))
+                .await;
+        assert_eq!((nothing.status, nothing.text.as_str()), (200, ""));
+        let future = ask(world
+            .request(reqwest::Method::GET, &format!("/v1/runs/{}/events?after={}", told.run(), last + 1)))
+        .await;
+        refused(&future, 400, "invalid_parameter");
+    }
+    Some(())
+}
+
+/// A reader that comes back too late gets the end of the run, whatever it had seen, and no number twice.
+async fn late_reader(world: &World, told: &Told, after: i64) {
+    let mut stream = world.follow(&told.run(), after).await;
+    let mut seen = Vec::new();
+    while let Some(frame) = stream.next().await {
+        seen.push(frame);
+    }
+    let last = seen.last().unwrap_or_else(|| panic!("nothing after {after} of {}", told.frames.len()));
+    assert_eq!((last.event.as_str(), last.data["status"].as_str().unwrap()), ("done", told.status()));
+    assert!(seen.iter().all(|frame| frame.id > after), "{seen:?}");
+}
+
+/// An answer that an edit has put aside is still its run's.
+async fn a_replay_on_a_side_branch(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    world.play(lines(vec![result("The first answer.")]));
+    let first = world.tell(&json!({ "message": "hi" })).await;
+    world.tell(&json!({ "conversation": first.conversation(), "replace": first.message() })).await;
+    expire(&world).await;
+    let again = world.log(&first.run()).await;
+    assert_eq!(again.folded(), first.folded());
+    assert_eq!(again.assistant_content(), first.assistant_content());
+    Some(())
+}
+
+async fn the_trace_outlives_the_log(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    world.play(lines(vec![
+        crate::scripts::log("note"),
+        delta("a"),
+        json!({ "type": "nonsense" }),
+        result("ab"),
+    ]));
+    let told = world.tell(&json!({ "message": "hi" })).await;
+    let before = world.trace(&told.run()).await;
+    // One that is under way keeps its log, however old the rest is.
+    world.play(hang_after(vec![delta("live")]));
+    let mut live = world.begin(&json!({ "message": "hi" })).await;
+    live.until("delta").await;
+    expire(&world).await;
+    assert_eq!(world.trace(&told.run()).await, before);
+    assert_eq!(before.1, 1);
+    world.cancel(&live.run()).await;
+    assert_eq!(live.rest().await.names(), ["turn", "delta", "error", "done"]);
+    Some(())
+}

@@ -1,0 +1,161 @@
+//! Who sees a run: whoever sees its conversation, as long as that is there.
+
+use reqwest::Method;
+use serde_json::json;
+use testkit::sandbox::{Action, Release};
+use testkit::server::Backend;
+
+use crate::scripts::{delta, open, result, wait_after};
+use crate::world::{CONVERSATIONS, World, ask, refused, stories, thread};
+
+stories!(
+    private_and_shared,
+    strangers,
+    a_deleted_conversation,
+    a_deleted_conversations_queue,
+    a_restored_conversation
+);
+
+/// Every way to a run and its conversation.
+fn ways(run: &str, conversation: &str) -> Vec<(Method, String)> {
+    vec![
+        (Method::GET, format!("/v1/runs/{run}")),
+        (Method::GET, format!("/v1/runs/{run}/events")),
+        (Method::GET, format!("/v1/runs/{run}/trace")),
+        (Method::POST, format!("/v1/runs/{run}/cancel")),
+        (Method::GET, format!("{CONVERSATIONS}/{conversation}/runs")),
+        (Method::GET, format!("{CONVERSATIONS}/{conversation}/queue")),
+        (Method::GET, format!("{CONVERSATIONS}/{conversation}/branches")),
+        (Method::POST, format!("{CONVERSATIONS}/{conversation}/branches/{conversation}/select")),
+    ]
+}
+
+async fn assert_hidden(who: &World, run: &str, conversation: &str) {
+    for (method, path) in ways(run, conversation) {
+        refused(&who.send(method, &path, None).await, 404, "not_found");
+    }
+    refused(&ask(who.turn(&json!({ "conversation": conversation, "message": "x" }))).await, 404, "not_found");
+}
+
+async fn private_and_shared(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let bob = world.member("bob").await;
+    let carl = world.member("carl").await;
+    let gate = Release::default();
+    world.play(wait_after(vec![delta("a")], &gate, "ab"));
+    let stream = bob.begin(&json!({ "message": "mine" })).await;
+    let (run, conversation) = (stream.run(), stream.conversation());
+    assert_hidden(&carl, &run, &conversation).await;
+    // The admin sees all of the workspace.
+    assert_eq!(world.run(&run).await["status"], "running");
+    let shared = json!({ "data": { "type": "chat_conversation", "id": conversation, "attributes": { "visibility": "workspace" } } });
+    let patch = bob.request(Method::PATCH, &format!("{CONVERSATIONS}/{conversation}"));
+    let patch = ask(patch.header("content-type", "application/vnd.api+json").body(shared.to_string())).await;
+    assert_eq!(patch.status, 200, "{}", patch.text);
+    let reader = carl.follow(&run, 0).await;
+    gate.open();
+    assert_eq!(reader.rest().await.bytes, stream.rest().await.bytes);
+    for (method, path) in ways(&run, &conversation) {
+        assert_eq!(carl.send(method.clone(), &path, None).await.status, 200, "{method} {path}");
+    }
+    assert_eq!(
+        carl.tell(&json!({ "conversation": conversation, "message": "ours" })).await.status(),
+        "succeeded"
+    );
+    Some(())
+}
+
+async fn strangers(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let told = world.tell(&json!({ "message": "mine" })).await;
+    let eve = world.stranger("eve").await;
+    assert_hidden(&eve, &told.run(), &told.conversation()).await;
+    assert_eq!(world.thread(&told.conversation()).await.len(), 2);
+    // Nor in a workspace that she is not in.
+    let body = json!({ "workspace": world.workspace, "message": "x" });
+    refused(&ask(eve.turn(&body)).await, 404, "not_found");
+    for header in [false, true] {
+        let mut request =
+            eve.request(Method::GET, &format!("/v1/runs/{}?workspace={}", told.run(), world.workspace));
+        if header {
+            request = eve.request(Method::GET, &format!("/v1/runs/{}", told.run()));
+            request = request.header("threadkeep-workspace", world.workspace.to_string());
+        }
+        refused(&ask(request).await, 404, "not_found");
+    }
+    Some(())
+}
+
+async fn delete(world: &World, conversation: &str) {
+    assert_eq!(
+        world.send(Method::DELETE, &format!("{CONVERSATIONS}/{conversation}"), None).await.status,
+        204
+    );
+}
+
+/// After the 204 no stream says another word of it, the sandbox is let go and the runs are gone.
+async fn a_deleted_conversation(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let gate = Release::default();
+    world.play(vec![
+        open(),
+        Action::Line(delta("before")),
+        Action::WaitFor(gate.clone()),
+        Action::Line(delta("after")),
+        Action::Line(result("after all")),
+    ]);
+    let mut stream = world.begin(&json!({ "message": "hi", "on_disconnect": "continue" })).await;
+    stream.until("delta").await;
+    let (run, conversation) = (stream.run(), stream.conversation());
+    delete(&world, &conversation).await;
+    gate.open();
+    while stream.read().await {}
+    let text = String::from_utf8_lossy(&stream.bytes).into_owned();
+    assert!(!text.contains("after"), "{text}");
+    world.sandbox.disconnected(0).await.unwrap();
+    assert_hidden(&world, &run, &conversation).await;
+    Some(())
+}
+
+async fn a_deleted_conversations_queue(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    world.play(crate::scripts::hang_after(vec![]));
+    let first = world.begin_async(&json!({ "message": "one" })).await;
+    world.sandbox.request(0).await.unwrap();
+    let body = json!({ "conversation": first["conversation"], "message": "two", "on_busy": "enqueue" });
+    let queued = world.begin_async(&body).await;
+    delete(&world, first["conversation"].as_str().unwrap()).await;
+    world.sandbox.disconnected(0).await.unwrap();
+    // A turn elsewhere comes and goes; the queued one never did.
+    world.tell(&json!({ "message": "elsewhere" })).await;
+    let asked: Vec<String> = world
+        .sandbox
+        .requests()
+        .iter()
+        .map(|request| request.body["message"]["content"].to_string())
+        .collect();
+    assert_eq!(asked, ["\"one\"", "\"elsewhere\""]);
+    assert_hidden(&world, queued["run"].as_str().unwrap(), first["conversation"].as_str().unwrap()).await;
+    Some(())
+}
+
+/// What was streamed before the delete comes back with the conversation.
+async fn a_restored_conversation(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    world.play(crate::scripts::hang_after(vec![delta("so far")]));
+    let mut stream = world.begin(&json!({ "message": "hi" })).await;
+    stream.until("delta").await;
+    let (run, conversation) = (stream.run(), stream.conversation());
+    delete(&world, &conversation).await;
+    world.sandbox.disconnected(0).await.unwrap();
+    let restored = world.post(&format!("{CONVERSATIONS}/{conversation}/restore")).await;
+    assert_eq!(restored.status, 200, "{}", restored.text);
+    let run = world.settled(&run).await;
+    assert_eq!(run["status"], "cancelled");
+    assert_eq!(world.thread(&conversation).await, thread(&[("user", "hi"), ("assistant", "so far")]));
+    assert_eq!(
+        world.tell(&json!({ "conversation": conversation, "message": "on" })).await.status(),
+        "succeeded"
+    );
+    Some(())
+}

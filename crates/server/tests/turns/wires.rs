@@ -1,0 +1,79 @@
+//! The same run in each dialect, by `?wire=` and by `Accept`.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use testkit::server::Backend;
+
+use crate::scripts::{bytes, delta, lines, log, result, step};
+use crate::world::{World, ask, stories};
+
+stories!(by_parameter_and_by_accept, ndjson_to_the_letter, a_failure_of_ours_in_ndjson);
+
+const EVENTS: &str = "text/event-stream";
+const NDJSON: &str = "application/x-ndjson";
+
+async fn by_parameter_and_by_accept(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let run = world.tell(&json!({ "message": "hi" })).await.run();
+    for (query, accept, kind) in [
+        ("", None, EVENTS),
+        ("", Some("*/*"), EVENTS),
+        ("", Some("text/html"), EVENTS),
+        ("", Some(EVENTS), EVENTS),
+        ("", Some(NDJSON), NDJSON),
+        ("", Some("text/event-stream;q=0.1, application/x-ndjson"), NDJSON),
+        ("", Some("application/x-ndjson;q=0.1, text/event-stream"), EVENTS),
+        ("?wire=envelope", Some(NDJSON), EVENTS),
+        ("?wire=ndjson", Some(EVENTS), NDJSON),
+        ("?wire=ndjson", None, NDJSON),
+    ] {
+        let turn = world.request(Method::POST, &format!("/v1/turns{query}"));
+        let turn =
+            turn.header("content-type", "application/json").body(json!({ "message": "hi" }).to_string());
+        let events = world.request(Method::GET, &format!("/v1/runs/{run}/events{query}"));
+        for mut request in [turn, events] {
+            if let Some(accept) = accept {
+                request = request.header("accept", accept);
+            }
+            let answer = ask(request).await;
+            assert_eq!((answer.status, answer.header("content-type")), (200, kind), "{query} {accept:?}");
+            assert_eq!(answer.text.starts_with("id: 1\nevent: turn\n"), kind == EVENTS, "{query} {accept:?}");
+            assert_ne!(answer.header("threadkeep-run"), "");
+        }
+    }
+    for bad in ["openai", "NDJSON", "", "envelope%20"] {
+        let answer = world.get(&format!("/v1/runs/{run}/events?wire={bad}")).await;
+        assert_eq!((answer.status, &answer.body["source"]["parameter"]), (400, &json!("wire")), "{bad}");
+        assert!(answer.text.contains("envelope or ndjson"), "{}", answer.text);
+    }
+    Some(())
+}
+
+async fn ndjson_to_the_letter(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let ended =
+        json!({ "type": "step", "id": "s", "name": "look", "status": "failed", "error": "no", "ts": 7 });
+    world.play(lines(vec![log("hidden"), delta("a\n"), step("s", "running"), ended.clone(), result("ab")]));
+    let turn =
+        world.request(Method::POST, "/v1/turns?wire=ndjson").header("content-type", "application/json");
+    let answer = ask(turn.body(json!({ "message": "hi" }).to_string())).await;
+    let told: Vec<Value> = answer.text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(told, [delta("a\n"), step("s", "running"), ended, result("ab")]);
+    assert!(answer.text.ends_with('\n'));
+    let again = world.get(&format!("/v1/runs/{}/events?wire=ndjson", answer.header("threadkeep-run"))).await;
+    assert_eq!(again.text, answer.text);
+    Some(())
+}
+
+async fn a_failure_of_ours_in_ndjson(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    world.play(bytes("nonsense\n"));
+    let turn =
+        world.request(Method::POST, "/v1/turns?wire=ndjson").header("content-type", "application/json");
+    let answer = ask(turn.body(json!({ "message": "hi" }).to_string())).await;
+    let lines: Vec<Value> = answer.text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), 1);
+    assert_eq!((&lines[0]["type"], &lines[0]["code"]), (&json!("error"), &json!("sandbox_protocol")));
+    assert_eq!(lines[0].get("assistant"), None);
+    Some(())
+}

@@ -1,0 +1,102 @@
+//! Leases: which node drives which run, by the database's own clock. A node is alive for as long as its lease.
+
+use domain::run::Lease;
+use domain::scope::Scope;
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use super::conversations;
+use super::transaction::Transaction;
+use crate::error::Result;
+use crate::turns::{Heartbeat, Held, Waiting};
+
+/// When a lease given now runs out, `$n` being its seconds.
+pub(super) fn until(seconds: &str) -> String {
+    format!("clock_timestamp() + make_interval(secs => {seconds}::double precision)")
+}
+
+fn read(row: &Row) -> Result<Held> {
+    Ok(Held { workspace: row.try_get(0)?, lease: Lease { run: row.try_get(1)?, fence: row.try_get(2)? } })
+}
+
+pub(super) async fn heartbeat(
+    tx: &Transaction,
+    node: Uuid,
+    lease_seconds: u64,
+    renew: bool,
+) -> Result<Heartbeat> {
+    let node = node.to_string();
+    let rows = if renew {
+        let text = format!(
+            "UPDATE runs SET lease_until = {} WHERE node = $1 AND status = 'running' \
+             RETURNING workspace_id, id, fence, cancel_requested",
+            until("$2")
+        );
+        tx.rows(&text, &[&node, &(lease_seconds as f64)]).await?
+    } else {
+        let text = "SELECT workspace_id, id, fence, cancel_requested FROM runs \
+                    WHERE node = $1 AND status = 'running'";
+        tx.rows(text, &[&node]).await?
+    };
+    let mut found = Heartbeat::default();
+    for row in &rows {
+        let held = read(row)?;
+        if row.try_get(3)? {
+            found.cancelled.push(held.lease.run);
+        }
+        found.held.push(held);
+    }
+    Ok(found)
+}
+
+pub(super) async fn take_expired(
+    tx: &Transaction,
+    node: Uuid,
+    lease_seconds: u64,
+    limit: usize,
+) -> Result<Vec<Held>> {
+    // One that is locked is being written to or taken over at this moment. Materialized, because a subquery may
+    // be run again for each row it is joined to, and then finds others.
+    let text = format!(
+        "WITH dead AS MATERIALIZED ( \
+             SELECT workspace_id, id FROM runs WHERE status = 'running' AND lease_until < clock_timestamp() \
+             LIMIT $3 FOR UPDATE SKIP LOCKED) \
+         UPDATE runs r SET fence = r.fence + 1, node = $1, lease_until = {} FROM dead \
+         WHERE r.workspace_id = dead.workspace_id AND r.id = dead.id RETURNING r.workspace_id, r.id, r.fence",
+        until("$2")
+    );
+    let rows = tx.rows(&text, &[&node.to_string(), &(lease_seconds as f64), &(limit as i64)]).await?;
+    rows.iter().map(read).collect()
+}
+
+pub(super) async fn take_over(
+    tx: &Transaction,
+    scope: &Scope,
+    conversation: Uuid,
+    node: Uuid,
+    lease_seconds: u64,
+) -> Result<Option<Held>> {
+    conversations::get(tx, scope, conversation).await?;
+    let text = format!(
+        "UPDATE runs SET fence = fence + 1, node = $3, lease_until = {} \
+         WHERE {} AND conversation_id = $2 AND status = 'running' RETURNING workspace_id, id, fence",
+        until("$4"),
+        tx.inside("workspace_id")
+    );
+    let (node, seconds) = (node.to_string(), lease_seconds as f64);
+    let row = tx.row(&text, &[&scope.workspace, &conversation, &node, &seconds]).await?;
+    row.as_ref().map(read).transpose()
+}
+
+pub(super) async fn list_waiting(tx: &Transaction, limit: usize) -> Result<Vec<Waiting>> {
+    let rows = tx
+        .rows(
+            "SELECT DISTINCT q.workspace_id, q.conversation_id FROM runs q \
+             WHERE q.status = 'queued' AND q.conversation_id IS NOT NULL AND NOT EXISTS ( \
+                 SELECT 1 FROM runs r WHERE r.workspace_id = q.workspace_id \
+                 AND r.conversation_id = q.conversation_id AND r.status = 'running') LIMIT $1",
+            &[&(limit as i64)],
+        )
+        .await?;
+    rows.iter().map(|row| Ok(Waiting { workspace: row.try_get(0)?, conversation: row.try_get(1)? })).collect()
+}

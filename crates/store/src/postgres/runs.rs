@@ -1,0 +1,171 @@
+//! Runs as their readers see them, and the queue.
+
+use domain::run::{Run, RunError, RunStatus, StartTurn, TurnMessage, Usage};
+use domain::scope::Scope;
+use jiff::Timestamp;
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use super::conversations::{self, bad_column};
+use super::transaction::{Database, Query, Settings, Transaction, inside, params};
+use crate::error::{Result, StoreError};
+use crate::list::{Dialect, Sql, Value};
+use crate::turns::{parse_json, to_json};
+
+pub(super) const COLUMNS: &str = "r.id, r.workspace_id, r.conversation_id, r.execution_id, r.status, r.message_id, \
+     r.assistant_message_id, r.input_tokens, r.output_tokens, r.error_code, r.error_message, r.last_event, \
+     r.on_disconnect, r.cancel_requested, r.created_at, r.started_at, r.ended_at";
+/// Where a query's own columns begin.
+pub(super) const MORE: usize = 17;
+
+pub(super) fn read(row: &Row) -> Result<Run> {
+    let (code, message): (Option<String>, Option<String>) = (row.try_get(9)?, row.try_get(10)?);
+    let on_disconnect: &str = row.try_get(12)?;
+    Ok(Run {
+        id: row.try_get(0)?,
+        workspace: row.try_get(1)?,
+        conversation: row.try_get(2)?,
+        execution: row.try_get(3)?,
+        status: RunStatus::parse(row.try_get(4)?).ok_or_else(|| bad_column(4))?,
+        message: row.try_get(5)?,
+        assistant_message: row.try_get(6)?,
+        usage: Usage { input_tokens: row.try_get(7)?, output_tokens: row.try_get(8)? },
+        error: code.zip(message).map(|(code, message)| RunError { code, message }),
+        last_event: row.try_get(11)?,
+        on_disconnect: parse_json(&format!("\"{on_disconnect}\""))?,
+        cancel_requested: row.try_get(13)?,
+        created_at: row.try_get(14)?,
+        started_at: row.try_get(15)?,
+        ended_at: row.try_get(16)?,
+    })
+}
+
+/// A run by id, whoever asks.
+pub(super) async fn by_id(tx: &Transaction, workspace: Uuid, run: Uuid) -> Result<Run> {
+    let text = format!("SELECT {COLUMNS} FROM runs r WHERE {} AND r.id = $2", tx.inside("r.workspace_id"));
+    read(&tx.row(&text, &[&workspace, &run]).await?.ok_or(StoreError::NotFound)?)
+}
+
+/// A run whose conversation the scope may see and is not deleted, with `log_expired` after its columns.
+pub(super) fn visible(dialect: Dialect, scope: &Scope, run: Uuid) -> Sql {
+    let mut sql = Sql::new(dialect);
+    let own = match dialect {
+        Dialect::PostgresUnfiltered => "TRUE".to_owned(),
+        _ => format!("r.workspace_id = {}", sql.bind(Value::Uuid(scope.workspace))),
+    };
+    let visible = sql.visible(scope, false);
+    let id = sql.bind(Value::Uuid(run));
+    sql.text = format!(
+        "SELECT {COLUMNS}, r.log_expired FROM runs r LEFT JOIN chat_conversations c \
+         ON c.workspace_id = r.workspace_id AND c.id = r.conversation_id \
+         WHERE {own} AND r.id = {id} \
+         AND (r.conversation_id IS NULL OR (c.id IS NOT NULL AND c.deleted_at IS NULL AND {visible}))"
+    );
+    sql
+}
+
+pub(super) async fn get(db: &Database, scope: &Scope, run: Uuid) -> Result<Run> {
+    let sql = visible(db.dialect, scope, run);
+    let [rows] = db.read(&Settings::of(scope), [(&sql).into()]).await?;
+    read(rows.first().ok_or(StoreError::NotFound)?)
+}
+
+pub(super) async fn list(
+    db: &Database,
+    scope: &Scope,
+    conversation: Uuid,
+    before: Option<Uuid>,
+    limit: usize,
+) -> Result<Vec<Run>> {
+    let sql = conversations::by_id(db.dialect, scope, conversation, false);
+    let text = format!(
+        "SELECT {COLUMNS} FROM runs r WHERE {} AND r.conversation_id = $2 AND ($3::uuid IS NULL OR r.id < $3) \
+         ORDER BY r.id DESC LIMIT $4",
+        inside(db.dialect, "r.workspace_id")
+    );
+    let limit = limit as i64;
+    let runs = Query { text: &text, params: vec![&scope.workspace, &conversation, &before, &limit] };
+    let [found, rows] = db.read(&Settings::of(scope), [(&sql).into(), runs]).await?;
+    if found.is_empty() {
+        return Err(StoreError::NotFound);
+    }
+    rows.iter().map(read).collect()
+}
+
+pub(super) async fn list_queue(
+    db: &Database,
+    scope: &Scope,
+    conversation: Uuid,
+) -> Result<Vec<(Run, StartTurn)>> {
+    let sql = conversations::by_id(db.dialect, scope, conversation, false);
+    let text = format!(
+        "SELECT {COLUMNS}, r.request FROM runs r \
+         WHERE {} AND r.conversation_id = $2 AND r.status = 'queued' ORDER BY r.queue_position",
+        inside(db.dialect, "r.workspace_id")
+    );
+    let queued = Query { text: &text, params: vec![&scope.workspace, &conversation] };
+    let [found, rows] = db.read(&Settings::of(scope), [(&sql).into(), queued]).await?;
+    if found.is_empty() {
+        return Err(StoreError::NotFound);
+    }
+    rows.iter().map(|row| Ok((read(row)?, parse_json(row.try_get(MORE)?)?))).collect()
+}
+
+/// A run the scope may see, which nobody starts, edits or ends until this transaction is over. The conversation
+/// is locked first, as everywhere.
+async fn get_locked(tx: &Transaction, scope: &Scope, run: Uuid) -> Result<(Run, String)> {
+    let sql = visible(tx.dialect, scope, run);
+    let found = read(&tx.row(&sql.text, &params(&sql)).await?.ok_or(StoreError::NotFound)?)?;
+    if let Some(conversation) = found.conversation {
+        conversations::get_locked(tx, scope, conversation).await?;
+    }
+    let text = format!(
+        "SELECT {COLUMNS}, r.request FROM runs r WHERE {} AND r.id = $2 FOR NO KEY UPDATE OF r",
+        tx.inside("r.workspace_id")
+    );
+    let row = tx.row(&text, &[&scope.workspace, &run]).await?.ok_or(StoreError::NotFound)?;
+    Ok((read(&row)?, row.try_get(MORE)?))
+}
+
+pub(super) async fn edit_queued(
+    tx: &Transaction,
+    scope: &Scope,
+    run: Uuid,
+    message: &TurnMessage,
+) -> Result<Run> {
+    let (found, request) = get_locked(tx, scope, run).await?;
+    if found.status != RunStatus::Queued {
+        return Err(crate::store::RUN_STARTED);
+    }
+    let mut turn: StartTurn = parse_json(&request)?;
+    // A new answer to an old message has no message of its own.
+    if turn.message.is_none() {
+        return Err(crate::store::NO_OWN_MESSAGE);
+    }
+    turn.message = Some(message.clone());
+    let text = format!("UPDATE runs SET request = $3 WHERE {} AND id = $2", tx.inside("workspace_id"));
+    tx.execute(&text, &[&scope.workspace, &run, &to_json(&turn)?]).await?;
+    Ok(found)
+}
+
+pub(super) async fn request_cancel(
+    tx: &Transaction,
+    scope: &Scope,
+    run: Uuid,
+    now: Timestamp,
+) -> Result<Run> {
+    let (found, _) = get_locked(tx, scope, run).await?;
+    let change = match found.status {
+        RunStatus::Queued => {
+            "status = 'cancelled', ended_at = $3, error_code = 'cancelled', \
+             error_message = 'cancelled before it started', queue_position = NULL"
+        }
+        RunStatus::Running => "cancel_requested = $3::timestamptz IS NOT NULL",
+        _ => return Ok(found),
+    };
+    let text = format!(
+        "UPDATE runs r SET {change} WHERE {} AND r.id = $2 RETURNING {COLUMNS}",
+        tx.inside("r.workspace_id")
+    );
+    read(&tx.row(&text, &[&scope.workspace, &run, &now]).await?.ok_or(StoreError::NotFound)?)
+}

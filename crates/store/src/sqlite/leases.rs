@@ -1,0 +1,90 @@
+//! Leases: which node drives which run, by the database's own clock.
+
+use domain::run::Lease;
+use domain::scope::Scope;
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use uuid::Uuid;
+
+use super::conversations;
+use super::turn::NOW_MS;
+use crate::error::{Result, StoreError};
+use crate::turns::{Heartbeat, Held, Waiting};
+
+fn read(row: &Row<'_>) -> rusqlite::Result<Held> {
+    Ok(Held { workspace: row.get(0)?, lease: Lease { run: row.get(1)?, fence: row.get(2)? } })
+}
+
+pub(super) fn heartbeat(db: &Connection, node: Uuid, lease_seconds: u64, renew: bool) -> Result<Heartbeat> {
+    let node = node.to_string();
+    if renew {
+        let text =
+            format!("UPDATE runs SET lease_until = {NOW_MS} + ?2 WHERE node = ?1 AND status = 'running'");
+        db.prepare_cached(&text)?.execute(params![node, lease_seconds as i64 * 1000])?;
+    }
+    let mut statement = db.prepare_cached(
+        "SELECT workspace_id, id, fence, cancel_requested FROM runs WHERE node = ?1 AND status = 'running'",
+    )?;
+    let rows = statement.query_map([node], |row| Ok((read(row)?, row.get::<_, bool>(3)?)))?;
+    let mut found = Heartbeat::default();
+    for row in rows {
+        let (held, cancelled) = row?;
+        if cancelled {
+            found.cancelled.push(held.lease.run);
+        }
+        found.held.push(held);
+    }
+    Ok(found)
+}
+
+pub(super) fn take_expired(
+    db: &Connection,
+    node: Uuid,
+    lease_seconds: u64,
+    limit: usize,
+) -> Result<Vec<Held>> {
+    // On the embedded store whoever is not this process is dead: the file's lock says so.
+    let text = format!(
+        "UPDATE runs SET fence = fence + 1, node = ?1, lease_until = {NOW_MS} + ?2 \
+         WHERE status = 'running' AND (node IS NOT ?1 OR lease_until < {NOW_MS}) AND (workspace_id, id) IN ( \
+             SELECT workspace_id, id FROM runs WHERE status = 'running' AND (node IS NOT ?1 OR lease_until < {NOW_MS}) \
+             LIMIT ?3) \
+         RETURNING workspace_id, id, fence"
+    );
+    let mut statement = db.prepare_cached(&text)?;
+    let rows =
+        statement.query_map(params![node.to_string(), lease_seconds as i64 * 1000, limit as i64], read)?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
+pub(super) fn take_over(
+    db: &Connection,
+    scope: &Scope,
+    conversation: Uuid,
+    node: Uuid,
+    lease_seconds: u64,
+) -> Result<Option<Held>> {
+    conversations::find(db, scope, conversation, false, false)?.ok_or(StoreError::NotFound)?;
+    let text = format!(
+        "UPDATE runs SET fence = fence + 1, node = ?3, lease_until = {NOW_MS} + ?4 \
+         WHERE workspace_id = ?1 AND conversation_id = ?2 AND status = 'running' RETURNING workspace_id, id, fence"
+    );
+    let taken = db
+        .prepare_cached(&text)?
+        .query_row(
+            params![scope.workspace, conversation, node.to_string(), lease_seconds as i64 * 1000],
+            read,
+        )
+        .optional()?;
+    Ok(taken)
+}
+
+pub(super) fn list_waiting(db: &Connection, limit: usize) -> Result<Vec<Waiting>> {
+    let mut statement = db.prepare_cached(
+        "SELECT DISTINCT q.workspace_id, q.conversation_id FROM runs q WHERE q.status = 'queued' AND NOT EXISTS ( \
+             SELECT 1 FROM runs r WHERE r.workspace_id = q.workspace_id AND r.conversation_id = q.conversation_id \
+             AND r.status = 'running') LIMIT ?1",
+    )?;
+    let rows = statement
+        .query_map([limit as i64], |row| Ok(Waiting { workspace: row.get(0)?, conversation: row.get(1)? }))?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}

@@ -1,0 +1,192 @@
+//! The event log: batches of entries, appended under a fence, read by number, folded away when their time is over.
+
+use domain::run::Lease;
+use domain::scope::Scope;
+use jiff::Timestamp;
+use rusqlite::{Connection, OptionalExtension, params};
+use uuid::Uuid;
+
+use super::runs;
+use crate::error::{Result, StoreError};
+use crate::turns::{Batch, Held, KEY_LIFE, LogPage, own_scope};
+
+pub(super) fn append(db: &Connection, held: &Held, batch: &Batch) -> Result<()> {
+    let moved = db
+        .prepare_cached(
+            "UPDATE runs SET last_entry = ?4, last_event = ?5 \
+             WHERE workspace_id = ?1 AND id = ?2 AND fence = ?3 AND status = 'running' \
+               AND last_entry = ?6 AND last_event = ?7",
+        )?
+        .execute(params![
+            held.workspace,
+            held.lease.run,
+            held.lease.fence,
+            batch.last_entry,
+            batch.last_seq,
+            batch.first_entry - 1,
+            batch.first_seq - 1,
+        ])?;
+    if moved == 0 {
+        return is_stored(db, held, batch)?.then_some(()).ok_or(StoreError::Lost);
+    }
+    insert_row(db, held, batch)
+}
+
+/// Whether this very batch is the newest one: its writer asks again when it did not hear the answer.
+fn is_stored(db: &Connection, held: &Held, batch: &Batch) -> Result<bool> {
+    Ok(db
+        .prepare_cached(
+            "SELECT 1 FROM runs r JOIN run_events e \
+             ON e.workspace_id = r.workspace_id AND e.run_id = r.id AND e.last_entry = r.last_entry \
+             WHERE r.workspace_id = ?1 AND r.id = ?2 AND r.fence = ?3 AND r.status = 'running' AND r.last_event = ?4 \
+             AND e.first_entry = ?5 AND e.last_entry = ?6 AND e.entries = ?7",
+        )?
+        .exists(params![
+            held.workspace,
+            held.lease.run,
+            held.lease.fence,
+            batch.last_seq,
+            batch.first_entry,
+            batch.last_entry,
+            batch.entries,
+        ])?)
+}
+
+/// As `append`, for a run that the same transaction has just settled under the fence.
+pub(super) fn insert(db: &Connection, held: &Held, batch: &Batch) -> Result<()> {
+    let moved = db
+        .prepare_cached(
+            "UPDATE runs SET last_entry = ?3, last_event = ?4 \
+             WHERE workspace_id = ?1 AND id = ?2 AND last_entry = ?5 AND last_event = ?6",
+        )?
+        .execute(params![
+            held.workspace,
+            held.lease.run,
+            batch.last_entry,
+            batch.last_seq,
+            batch.first_entry - 1,
+            batch.first_seq - 1,
+        ])?;
+    if moved == 0 {
+        return Err(StoreError::Lost);
+    }
+    insert_row(db, held, batch)
+}
+
+fn insert_row(db: &Connection, held: &Held, batch: &Batch) -> Result<()> {
+    if batch.entries.is_empty() {
+        return Ok(());
+    }
+    db.prepare_cached(
+        "INSERT INTO run_events (workspace_id, run_id, first_entry, last_entry, last_seq, entries) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+    )?
+    .execute(params![
+        held.workspace,
+        held.lease.run,
+        batch.first_entry,
+        batch.last_entry,
+        batch.last_seq,
+        batch.entries
+    ])?;
+    Ok(())
+}
+
+fn expired(db: &Connection, workspace: Uuid, run: Uuid) -> Result<bool> {
+    Ok(db
+        .prepare_cached("SELECT log_expired FROM runs WHERE workspace_id = ?1 AND id = ?2")?
+        .query_row(params![workspace, run], |row| row.get(0))?)
+}
+
+/// Batches whose `column` is over `after`, until they make `max_bytes`. No event's number is above its entry's, so
+/// the key finds the place.
+fn batches(
+    db: &Connection,
+    scope: &Scope,
+    run: Uuid,
+    (column, after): (&str, i64),
+    max_bytes: usize,
+) -> Result<Vec<String>> {
+    let text = format!(
+        "SELECT entries FROM run_events \
+         WHERE workspace_id = ?1 AND run_id = ?2 AND last_entry > ?3 AND {column} > ?3 ORDER BY last_entry"
+    );
+    let mut statement = db.prepare_cached(&text)?;
+    let mut rows = statement.query(params![scope.workspace, run, after])?;
+    let (mut found, mut bytes) = (Vec::new(), 0);
+    while bytes < max_bytes
+        && let Some(row) = rows.next()?
+    {
+        let entries: String = row.get(0)?;
+        bytes += entries.len();
+        found.push(entries);
+    }
+    Ok(found)
+}
+
+pub(super) fn read(
+    db: &Connection,
+    scope: &Scope,
+    run: Uuid,
+    after: i64,
+    max_bytes: usize,
+) -> Result<LogPage> {
+    let found = runs::get(db, scope, run)?;
+    let entries = batches(db, scope, run, ("last_seq", after), max_bytes)?;
+    Ok(LogPage { expired: expired(db, scope.workspace, run)?, run: found, entries })
+}
+
+pub(super) fn read_trace(
+    db: &Connection,
+    scope: &Scope,
+    run: Uuid,
+    after: i64,
+    max_bytes: usize,
+) -> Result<LogPage> {
+    let found = runs::get(db, scope, run)?;
+    let expired = expired(db, scope.workspace, run)?;
+    let entries = if expired {
+        db.prepare_cached("SELECT entries FROM run_traces WHERE workspace_id = ?1 AND run_id = ?2")?
+            .query_row(params![scope.workspace, run], |row| row.get(0))
+            .optional()?
+            .into_iter()
+            .collect()
+    } else {
+        batches(db, scope, run, ("last_entry", after), max_bytes)?
+    };
+    Ok(LogPage { run: found, entries, expired })
+}
+
+pub(super) fn read_held(db: &Connection, held: &Held, after: i64, max_bytes: usize) -> Result<LogPage> {
+    let (workspace, Lease { run, fence }) = (held.workspace, held.lease);
+    let ours = "SELECT 1 FROM runs WHERE workspace_id = ?1 AND id = ?2 AND fence = ?3 AND status = 'running'";
+    if !db.prepare_cached(ours)?.exists(params![workspace, run, fence])? {
+        return Err(StoreError::Lost);
+    }
+    let entries = batches(db, &own_scope(workspace), run, ("last_entry", after), max_bytes)?;
+    Ok(LogPage { run: runs::by_id(db, workspace, run)?, entries, expired: false })
+}
+
+pub(super) fn expire(db: &Connection, before: Timestamp, now: Timestamp, limit: usize) -> Result<usize> {
+    let mut statement = db.prepare_cached(
+        "SELECT workspace_id, id FROM runs WHERE log_expired = 0 AND ended_at IS NOT NULL AND ended_at < ?1 LIMIT ?2",
+    )?;
+    let due: Vec<(Uuid, Uuid)> = statement
+        .query_map(params![before.as_millisecond(), limit as i64], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .collect::<rusqlite::Result<_>>()?;
+    for (workspace, run) in &due {
+        let ids = params![workspace, run];
+        db.prepare_cached(
+            "INSERT INTO run_traces (workspace_id, run_id, entries) \
+             SELECT workspace_id, run_id, group_concat(entries, char(10) ORDER BY last_entry) FROM run_events \
+             WHERE workspace_id = ?1 AND run_id = ?2 GROUP BY workspace_id, run_id",
+        )?
+        .execute(ids)?;
+        db.prepare_cached("DELETE FROM run_events WHERE workspace_id = ?1 AND run_id = ?2")?.execute(ids)?;
+        db.prepare_cached("UPDATE runs SET log_expired = 1 WHERE workspace_id = ?1 AND id = ?2")?
+            .execute(ids)?;
+    }
+    db.prepare_cached("DELETE FROM idempotency_keys WHERE created_at < ?1")?
+        .execute([now.as_millisecond() - KEY_LIFE.as_millis() as i64])?;
+    Ok(due.len())
+}

@@ -1,0 +1,136 @@
+//! Runs as their readers see them, and the queue.
+
+use domain::run::{Run, RunError, RunStatus, StartTurn, TurnMessage, Usage};
+use domain::scope::Scope;
+use domain::time::from_ms;
+use jiff::Timestamp;
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use uuid::Uuid;
+
+use super::conversations;
+use crate::error::{Result, StoreError};
+use crate::turns::{parse_json, to_json};
+
+pub(super) const COLUMNS: &str = "id, workspace_id, conversation_id, execution_id, status, message_id, \
+     assistant_message_id, input_tokens, output_tokens, error_code, error_message, last_event, on_disconnect, \
+     cancel_requested, created_at, started_at, ended_at";
+
+fn bad(index: usize) -> rusqlite::Error {
+    rusqlite::Error::InvalidColumnType(index, "run".into(), rusqlite::types::Type::Text)
+}
+
+pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Run> {
+    let (status, on_disconnect): (String, String) = (row.get(4)?, row.get(12)?);
+    let (code, message): (Option<String>, Option<String>) = (row.get(9)?, row.get(10)?);
+    Ok(Run {
+        id: row.get(0)?,
+        workspace: row.get(1)?,
+        conversation: row.get(2)?,
+        execution: row.get(3)?,
+        status: RunStatus::parse(&status).ok_or_else(|| bad(4))?,
+        message: row.get(5)?,
+        assistant_message: row.get(6)?,
+        usage: Usage { input_tokens: row.get(7)?, output_tokens: row.get(8)? },
+        error: code.zip(message).map(|(code, message)| RunError { code, message }),
+        last_event: row.get(11)?,
+        on_disconnect: parse_json(&format!("\"{on_disconnect}\"")).map_err(|_| bad(12))?,
+        cancel_requested: row.get(13)?,
+        created_at: from_ms(row.get(14)?),
+        started_at: row.get::<_, Option<i64>>(15)?.map(from_ms),
+        ended_at: row.get::<_, Option<i64>>(16)?.map(from_ms),
+    })
+}
+
+/// A run by id, whoever asks.
+pub(super) fn by_id(db: &Connection, workspace: Uuid, run: Uuid) -> Result<Run> {
+    let text = format!("SELECT {COLUMNS} FROM runs WHERE workspace_id = ?1 AND id = ?2");
+    db.prepare_cached(&text)?.query_row(params![workspace, run], read).optional()?.ok_or(StoreError::NotFound)
+}
+
+/// A run whose conversation the scope may see, and which is not deleted.
+pub(super) fn get(db: &Connection, scope: &Scope, run: Uuid) -> Result<Run> {
+    let run = by_id(db, scope.workspace, run)?;
+    if let Some(conversation) = run.conversation {
+        conversations::find(db, scope, conversation, false, false)?.ok_or(StoreError::NotFound)?;
+    }
+    Ok(run)
+}
+
+pub(super) fn list(
+    db: &Connection,
+    scope: &Scope,
+    conversation: Uuid,
+    before: Option<Uuid>,
+    limit: usize,
+) -> Result<Vec<Run>> {
+    conversations::find(db, scope, conversation, false, false)?.ok_or(StoreError::NotFound)?;
+    let text = format!(
+        "SELECT {COLUMNS} FROM runs WHERE workspace_id = ?1 AND conversation_id = ?2 AND (?3 IS NULL OR id < ?3) \
+         ORDER BY id DESC LIMIT ?4"
+    );
+    let mut statement = db.prepare_cached(&text)?;
+    let rows = statement.query_map(params![scope.workspace, conversation, before, limit as i64], read)?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
+pub(super) fn list_queue(
+    db: &Connection,
+    scope: &Scope,
+    conversation: Uuid,
+) -> Result<Vec<(Run, StartTurn)>> {
+    conversations::find(db, scope, conversation, false, false)?.ok_or(StoreError::NotFound)?;
+    let text = format!(
+        "SELECT {COLUMNS}, request FROM runs \
+         WHERE workspace_id = ?1 AND conversation_id = ?2 AND status = 'queued' ORDER BY queue_position"
+    );
+    let mut statement = db.prepare_cached(&text)?;
+    let rows = statement.query_map(params![scope.workspace, conversation], |row| {
+        Ok((read(row)?, row.get::<_, String>(17)?))
+    })?;
+    rows.map(|row| {
+        let (run, request) = row?;
+        Ok((run, parse_json(&request)?))
+    })
+    .collect()
+}
+
+pub(super) fn edit_queued(db: &Connection, scope: &Scope, run: Uuid, message: &TurnMessage) -> Result<Run> {
+    let found = get(db, scope, run)?;
+    if found.status != RunStatus::Queued {
+        return Err(crate::store::RUN_STARTED);
+    }
+    let request: String = db.query_row(
+        "SELECT request FROM runs WHERE workspace_id = ?1 AND id = ?2",
+        params![scope.workspace, run],
+        |row| row.get(0),
+    )?;
+    let mut turn: StartTurn = parse_json(&request)?;
+    // A new answer to an old message has no message of its own.
+    if turn.message.is_none() {
+        return Err(crate::store::NO_OWN_MESSAGE);
+    }
+    turn.message = Some(message.clone());
+    db.execute(
+        "UPDATE runs SET request = ?3 WHERE workspace_id = ?1 AND id = ?2",
+        params![scope.workspace, run, to_json(&turn)?],
+    )?;
+    Ok(found)
+}
+
+pub(super) fn request_cancel(db: &Connection, scope: &Scope, run: Uuid, now: Timestamp) -> Result<Run> {
+    let found = get(db, scope, run)?;
+    match found.status {
+        RunStatus::Queued => db.execute(
+            "UPDATE runs SET status = 'cancelled', ended_at = ?3, error_code = 'cancelled', \
+             error_message = 'cancelled before it started', queue_position = NULL \
+             WHERE workspace_id = ?1 AND id = ?2",
+            params![scope.workspace, run, now.as_millisecond()],
+        )?,
+        RunStatus::Running => db.execute(
+            "UPDATE runs SET cancel_requested = 1 WHERE workspace_id = ?1 AND id = ?2",
+            params![scope.workspace, run],
+        )?,
+        _ => 0,
+    };
+    by_id(db, scope.workspace, run)
+}

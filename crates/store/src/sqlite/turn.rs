@@ -1,0 +1,403 @@
+//! The writes of a turn: begin, start and settle, each one transaction guarded by a fence.
+
+use domain::conversation::{ConversationPatch, NewConversation, Write};
+use domain::message::{NewMessage, Window, plain_text};
+use domain::run::{Lease, OnBusy, Run, RunStatus, StartTurn};
+use domain::scope::Scope;
+use jiff::Timestamp;
+use rusqlite::{Connection, OptionalExtension, params};
+use uuid::Uuid;
+
+use super::{branches, conversations, log, messages, runs, search};
+use crate::error::{Result, StoreError};
+use crate::turns::{
+    Begun, Dispatch, Held, KEY_LIFE, NewTurn, QueueStart, Settlement, Waiting, caller, note_turn, own_scope,
+    parse_json, to_json, user_message,
+};
+
+/// The database's own clock: leases rest on no other.
+pub(super) const NOW_MS: &str = "CAST(unixepoch('subsec') * 1000 AS INTEGER)";
+
+pub(super) fn begin(db: &Connection, scope: &Scope, new: &NewTurn) -> Result<Begun> {
+    if let Some(before) = repeated(db, scope, new)? {
+        return Ok(before);
+    }
+    if open_runs(db, scope)? >= new.max_open_runs as i64 {
+        return Ok(Begun::TooManyRuns);
+    }
+    let conversation = match new.turn.conversation {
+        Some(id) => known_conversation(db, scope, id, new)?,
+        None => first_conversation(db, scope, new)?,
+    };
+    let busy = under_way(db, scope, conversation)?;
+    let begun = match (busy, new.turn.on_busy) {
+        (None, _) => {
+            insert_run(db, scope, conversation, new, None, &new.turn)?;
+            let start = QueueStart {
+                node: new.node,
+                lease_seconds: new.lease_seconds,
+                branch: new.branch,
+                now: new.now,
+            };
+            let (run, lease) = start_run(db, scope.workspace, conversation, new.run, &start)?;
+            Begun::Started(run, lease)
+        }
+        (Some((run, _)), OnBusy::Reject) => return Ok(Begun::Busy(run)),
+        (Some((run, message)), policy) => {
+            let mut turn = new.turn.clone();
+            let front = policy != OnBusy::Enqueue;
+            if front {
+                db.execute(
+                    "UPDATE runs SET cancel_requested = 1 \
+                     WHERE workspace_id = ?1 AND id = ?2 AND status = 'running'",
+                    params![scope.workspace, run],
+                )?;
+            }
+            if policy == OnBusy::Rollback && turn.replace.is_none() {
+                turn.replace = message;
+            }
+            let place = queue_place(db, scope, conversation, front)?;
+            insert_run(db, scope, conversation, new, Some(place), &turn)?;
+            Begun::Queued(runs::by_id(db, scope.workspace, new.run)?)
+        }
+    };
+    remember(db, scope, new)?;
+    Ok(begun)
+}
+
+fn repeated(db: &Connection, scope: &Scope, new: &NewTurn) -> Result<Option<Begun>> {
+    let Some(idempotency) = &new.idempotency else { return Ok(None) };
+    let found: Option<(Vec<u8>, Uuid)> = db
+        .prepare_cached(
+            "SELECT body_hash, run_id FROM idempotency_keys \
+             WHERE workspace_id = ?1 AND caller = ?2 AND key = ?3 AND created_at > ?4",
+        )?
+        .query_row(
+            params![
+                scope.workspace,
+                caller(scope),
+                idempotency.key,
+                new.now.as_millisecond() - KEY_LIFE.as_millis() as i64
+            ],
+            |row| Ok((row.get(0)?, row.get(1)?)),
+        )
+        .optional()?;
+    Ok(match found {
+        None => None,
+        Some((hash, _)) if hash != idempotency.body_hash => Some(Begun::KeyReused),
+        Some((_, run)) => Some(Begun::Repeated(runs::by_id(db, scope.workspace, run)?)),
+    })
+}
+
+fn remember(db: &Connection, scope: &Scope, new: &NewTurn) -> Result<()> {
+    let Some(idempotency) = &new.idempotency else { return Ok(()) };
+    db.prepare_cached(
+        "INSERT OR REPLACE INTO idempotency_keys (workspace_id, caller, key, body_hash, run_id, created_at) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+    )?
+    .execute(params![
+        scope.workspace,
+        caller(scope),
+        idempotency.key,
+        idempotency.body_hash,
+        new.run,
+        new.now.as_millisecond()
+    ])?;
+    Ok(())
+}
+
+fn open_runs(db: &Connection, scope: &Scope) -> Result<i64> {
+    Ok(db
+        .prepare_cached(
+            "SELECT count(*) FROM runs \
+             WHERE workspace_id = ?1 AND user_id = ?2 AND status IN ('queued', 'running')",
+        )?
+        .query_row(params![scope.workspace, scope.user], |row| row.get(0))?)
+}
+
+fn first_conversation(db: &Connection, scope: &Scope, new: &NewTurn) -> Result<Uuid> {
+    let turn = &new.turn;
+    if turn.replace.is_some() {
+        return Err(StoreError::Invalid { input: "/replace", detail: "replace needs a conversation" });
+    }
+    let made = NewConversation {
+        id: Some(new.conversation),
+        source: turn.source,
+        patch: ConversationPatch {
+            mode: turn.mode.map(Some),
+            page_path: turn.page_path.clone().map(Some),
+            model: turn.model.clone().map(Some),
+            agent_id: turn.agent.clone().map(Some),
+            ..ConversationPatch::default()
+        },
+    };
+    let write = Write { now: new.now, max_tabs: 0 };
+    Ok(conversations::create(db, scope, &made, new.conversation, &write)?.id)
+}
+
+/// The conversation of a later turn; the message to replace must be a user's and in it.
+fn known_conversation(db: &Connection, scope: &Scope, id: Uuid, new: &NewTurn) -> Result<Uuid> {
+    conversations::find(db, scope, id, false, false)?.ok_or(StoreError::NotFound)?;
+    if let Some(replace) = new.turn.replace {
+        match branches::place(db, scope, id, replace)? {
+            Some((_, _, true)) => {}
+            _ => {
+                let detail = "replace must name a user message of this conversation";
+                return Err(StoreError::Invalid { input: "/replace", detail });
+            }
+        }
+    }
+    Ok(id)
+}
+
+/// The run that stands in the way, with its user message: the one under way, or else the first queued.
+fn under_way(db: &Connection, scope: &Scope, conversation: Uuid) -> Result<Option<(Uuid, Option<Uuid>)>> {
+    Ok(db
+        .prepare_cached(
+            "SELECT id, CASE status WHEN 'running' THEN message_id END FROM runs \
+             WHERE workspace_id = ?1 AND conversation_id = ?2 AND status IN ('running', 'queued') \
+             ORDER BY status = 'running' DESC, queue_position LIMIT 1",
+        )?
+        .query_row(params![scope.workspace, conversation], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?)
+}
+
+fn queue_place(db: &Connection, scope: &Scope, conversation: Uuid, front: bool) -> Result<i64> {
+    let (first, last): (Option<i64>, Option<i64>) = db
+        .prepare_cached(
+            "SELECT min(queue_position), max(queue_position) FROM runs \
+             WHERE workspace_id = ?1 AND conversation_id = ?2 AND status = 'queued'",
+        )?
+        .query_row(params![scope.workspace, conversation], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    Ok(if front { first.unwrap_or(1) - 1 } else { last.unwrap_or(0) + 1 })
+}
+
+fn insert_run(
+    db: &Connection,
+    scope: &Scope,
+    conversation: Uuid,
+    new: &NewTurn,
+    place: Option<i64>,
+    turn: &StartTurn,
+) -> Result<()> {
+    let message = if turn.message.is_some() { Some(new.message) } else { turn.replace };
+    db.prepare_cached(
+        "INSERT INTO runs (workspace_id, id, conversation_id, status, message_id, user_id, on_disconnect, request, \
+         queue_position, created_at) VALUES (?1, ?2, ?3, 'queued', ?4, ?5, ?6, ?7, ?8, ?9)",
+    )?
+    .execute(params![
+        scope.workspace,
+        new.run,
+        conversation,
+        message,
+        scope.user,
+        to_json(&turn.on_disconnect)?.trim_matches('"'),
+        to_json(turn)?,
+        place,
+        new.now.as_millisecond(),
+    ])?;
+    Ok(())
+}
+
+pub(super) fn start_queued(
+    db: &Connection,
+    waiting: &Waiting,
+    start: &QueueStart,
+) -> Result<Option<(Run, Lease)>> {
+    let Waiting { workspace, conversation } = *waiting;
+    let next: Option<(Uuid, bool)> = db
+        .prepare_cached(
+            "SELECT r.id, c.deleted_at IS NULL FROM runs r \
+             JOIN chat_conversations c ON c.workspace_id = r.workspace_id AND c.id = r.conversation_id \
+             WHERE r.workspace_id = ?1 AND r.conversation_id = ?2 AND r.status = 'queued' AND NOT EXISTS ( \
+                 SELECT 1 FROM runs o WHERE o.workspace_id = ?1 AND o.conversation_id = ?2 AND o.status = 'running') \
+             ORDER BY r.queue_position LIMIT 1",
+        )?
+        .query_row(params![workspace, conversation], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?;
+    match next {
+        None => Ok(None),
+        Some((run, true)) => start_run(db, workspace, conversation, run, start).map(Some),
+        Some((_, false)) => {
+            // What was deleted starts nothing any more.
+            cancel_all(db, &own_scope(workspace), Some(conversation), start.now)?;
+            Ok(None)
+        }
+    }
+}
+
+/// Puts the user's message into the thread and the run under way, with a fresh fence and a lease.
+fn start_run(
+    db: &Connection,
+    workspace: Uuid,
+    conversation: Uuid,
+    run: Uuid,
+    start: &QueueStart,
+) -> Result<(Run, Lease)> {
+    let scope = own_scope(workspace);
+    let (message, request): (Uuid, String) = db
+        .prepare_cached("SELECT message_id, request FROM runs WHERE workspace_id = ?1 AND id = ?2")?
+        .query_row(params![workspace, run], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let turn: StartTurn = parse_json(&request)?;
+    let branch = place_message(db, &scope, conversation, message, &turn, start)?;
+    let text = format!(
+        "UPDATE runs SET status = 'running', fence = fence + 1, node = ?3, lease_until = {NOW_MS} + ?4, \
+         started_at = ?5, queue_position = NULL, branch = ?6 \
+         WHERE workspace_id = ?1 AND id = ?2 AND status = 'queued' RETURNING fence"
+    );
+    let fence = db.prepare_cached(&text)?.query_row(
+        params![
+            workspace,
+            run,
+            start.node.to_string(),
+            start.lease_seconds as i64 * 1000,
+            start.now.as_millisecond(),
+            branch
+        ],
+        |row| row.get(0),
+    )?;
+    Ok((runs::by_id(db, workspace, run)?, Lease { run, fence }))
+}
+
+/// The branch that the turn's messages stand on, with the user's message at its end.
+fn place_message(
+    db: &Connection,
+    scope: &Scope,
+    conversation: Uuid,
+    message: Uuid,
+    turn: &StartTurn,
+    start: &QueueStart,
+) -> Result<i64> {
+    let branch = match turn.replace {
+        None => branches::current(db, scope, conversation)?,
+        Some(replaced) => {
+            let (parent, seq, _) =
+                branches::place(db, scope, conversation, replaced)?.ok_or(StoreError::NotFound)?;
+            // An edit stands in the place of the message; a new answer stands after it.
+            let fork_seq = if turn.message.is_some() { seq - 1 } else { seq };
+            branches::create(db, scope, conversation, start.branch, (parent, fork_seq), start.now)?
+        }
+    };
+    let (mut thread, pk) = conversations::get(db, scope, conversation)?;
+    let titled = thread.title.is_some();
+    note_turn(&mut thread, turn);
+    let lineage = branches::lineage(db, scope, conversation, branch)?;
+    let head = branches::head_seq(db, scope, conversation, &lineage)?;
+    thread.message_count = head;
+    match &turn.message {
+        None => thread.touch(start.now),
+        Some(said) => {
+            let new = user_message(message, said, start.now)?;
+            messages::insert(db, scope, conversation, (branch, head + 1), &new)?;
+            thread.note_message(message, true, &said.text, 0, start.now);
+        }
+    }
+    conversations::save(db, pk, &thread)?;
+    if !titled && thread.title.is_some() {
+        search::index_title(db, pk, thread.title.as_deref())?;
+    }
+    Ok(branch)
+}
+
+pub(super) fn get_dispatch(db: &Connection, held: &Held, replay: usize) -> Result<Dispatch> {
+    let scope = own_scope(held.workspace);
+    let (request, branch): (String, i64) = db
+        .prepare_cached(
+            "SELECT request, branch FROM runs \
+             WHERE workspace_id = ?1 AND id = ?2 AND fence = ?3 AND status = 'running'",
+        )?
+        .query_row(params![held.workspace, held.lease.run, held.lease.fence], |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })
+        .optional()?
+        .ok_or(StoreError::Lost)?;
+    let run = runs::by_id(db, held.workspace, held.lease.run)?;
+    let id = run.conversation.ok_or(StoreError::NotFound)?;
+    let (conversation, _) = conversations::get(db, &scope, id)?;
+    let message = messages::get(db, &scope, id, run.message.ok_or(StoreError::NotFound)?)?;
+    let lineage = branches::lineage(db, &scope, id, branch)?;
+    let window = Window::Before { message: message.id, limit: replay };
+    let (before, _) = messages::read_window(db, &scope, id, &lineage, window)?;
+    Ok(Dispatch { run, conversation, message, before, turn: parse_json(&request)? })
+}
+
+pub(super) fn settle(db: &Connection, held: &Held, settlement: &Settlement) -> Result<Run> {
+    let error = settlement.error.as_ref();
+    let settled: Option<(Option<Uuid>, i64)> = db
+        .prepare_cached(
+            "UPDATE runs SET status = ?4, ended_at = ?5, lease_until = NULL, error_code = ?6, error_message = ?7, \
+             assistant_message_id = ?8, input_tokens = ?9, output_tokens = ?10 \
+             WHERE workspace_id = ?1 AND id = ?2 AND fence = ?3 AND status = 'running' \
+             RETURNING conversation_id, branch",
+        )?
+        .query_row(
+            params![
+                held.workspace,
+                held.lease.run,
+                held.lease.fence,
+                settlement.status.as_str(),
+                settlement.now.as_millisecond(),
+                error.map(|error| &error.code),
+                error.map(|error| &error.message),
+                settlement.assistant.as_ref().map(|message| message.id),
+                settlement.usage.input_tokens,
+                settlement.usage.output_tokens,
+            ],
+            |row| Ok((row.get(0)?, row.get(1)?)),
+        )
+        .optional()?;
+    debug_assert!(settlement.status.is_settled() && RunStatus::Running.may_become(settlement.status));
+    let (conversation, branch) = settled.ok_or(StoreError::Lost)?;
+    log::insert(db, held, &settlement.batch)?;
+    if let (Some(conversation), Some(assistant)) = (conversation, &settlement.assistant) {
+        add_answer(db, held, conversation, branch, assistant, settlement)?;
+    }
+    runs::by_id(db, held.workspace, held.lease.run)
+}
+
+/// The assistant's message at the end of the run's branch, and the conversation's counters.
+fn add_answer(
+    db: &Connection,
+    held: &Held,
+    conversation: Uuid,
+    branch: i64,
+    assistant: &NewMessage,
+    settlement: &Settlement,
+) -> Result<()> {
+    let scope = own_scope(held.workspace);
+    let lineage = branches::lineage(db, &scope, conversation, branch)?;
+    let seq = branches::head_seq(db, &scope, conversation, &lineage)? + 1;
+    messages::insert(db, &scope, conversation, (branch, seq), assistant)?;
+    // The conversation may have been deleted meanwhile: what the user saw is kept all the same.
+    let found = match conversations::find(db, &scope, conversation, false, true)? {
+        Some(found) => Some(found),
+        None => conversations::find(db, &scope, conversation, true, true)?,
+    };
+    let (mut thread, pk) = found.ok_or(StoreError::NotFound)?;
+    let shown = thread.message_count;
+    let tokens = settlement.usage.input_tokens + settlement.usage.output_tokens;
+    thread.note_message(assistant.id, false, &plain_text(&assistant.content), tokens, settlement.now);
+    thread.message_count = if branches::current(db, &scope, conversation)? == branch { seq } else { shown };
+    conversations::save(db, pk, &thread)
+}
+
+/// Marks the runs of a conversation, or of the whole workspace, for their end, as a delete does: queued ones at once.
+pub(super) fn cancel_all(
+    db: &Connection,
+    scope: &Scope,
+    conversation: Option<Uuid>,
+    now: Timestamp,
+) -> Result<()> {
+    db.execute(
+        "UPDATE runs SET cancel_requested = 1 \
+         WHERE workspace_id = ?1 AND (?2 IS NULL OR conversation_id = ?2) AND status = 'running'",
+        params![scope.workspace, conversation],
+    )?;
+    db.execute(
+        "UPDATE runs SET status = 'cancelled', ended_at = ?3, queue_position = NULL, error_code = 'cancelled', \
+         error_message = 'the conversation was deleted' \
+         WHERE workspace_id = ?1 AND (?2 IS NULL OR conversation_id = ?2) AND status = 'queued'",
+        params![scope.workspace, conversation, now.as_millisecond()],
+    )?;
+    Ok(())
+}

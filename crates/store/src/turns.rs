@@ -1,0 +1,206 @@
+//! What the verbs of a turn take and give.
+
+use domain::conversation::{Conversation, Kind};
+use domain::message::{Message, MessageRole, NewMessage, blocks_from_json};
+use domain::run::{Lease, Run, RunError, RunStatus, StartTurn, TurnMessage, Usage};
+use domain::scope::{Role, Scope};
+use jiff::Timestamp;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use uuid::Uuid;
+
+use crate::error::{Result, StoreError};
+
+/// A turn to begin, with every id it may need.
+#[derive(Debug, Clone)]
+pub struct NewTurn {
+    pub run: Uuid,
+    pub message: Uuid,
+    /// For a first turn, which makes its conversation.
+    pub conversation: Uuid,
+    /// For a turn that starts a branch.
+    pub branch: Uuid,
+    pub turn: StartTurn,
+    pub idempotency: Option<Idempotency>,
+    pub node: Uuid,
+    pub lease_seconds: u64,
+    pub max_open_runs: u64,
+    pub now: Timestamp,
+}
+
+#[derive(Debug, Clone)]
+pub struct Idempotency {
+    pub key: String,
+    pub body_hash: [u8; 32],
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Begun {
+    /// The run is under way and this node's to drive.
+    Started(Run, Lease),
+    /// It starts when the conversation is free.
+    Queued(Run),
+    /// Refused: this run is under way.
+    Busy(Uuid),
+    /// The same request came before; this is its run.
+    Repeated(Run),
+    /// The same key came before with another body.
+    KeyReused,
+    /// The caller has this many runs open already.
+    TooManyRuns,
+}
+
+/// A run with the right to write to it, wherever it lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Held {
+    pub workspace: Uuid,
+    pub lease: Lease,
+}
+
+/// Everything a runner is given.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Dispatch {
+    pub run: Run,
+    pub conversation: Conversation,
+    /// The user's message.
+    pub message: Message,
+    /// The messages before it, newest last.
+    pub before: Vec<Message>,
+    pub turn: StartTurn,
+}
+
+/// Log entries to append, one JSON object a line, numbered on from what is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Batch {
+    pub first_entry: i64,
+    pub last_entry: i64,
+    pub first_seq: i64,
+    /// `first_seq - 1` when the batch holds no event.
+    pub last_seq: i64,
+    pub entries: String,
+}
+
+/// How a run ended, and all that is written with it.
+#[derive(Debug, Clone)]
+pub struct Settlement {
+    pub status: RunStatus,
+    pub error: Option<RunError>,
+    /// None for a run outside any conversation.
+    pub assistant: Option<NewMessage>,
+    pub usage: Usage,
+    /// The terminal events.
+    pub batch: Batch,
+    pub now: Timestamp,
+}
+
+/// A stretch of a run's log.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LogPage {
+    pub run: Run,
+    /// Whole batches, in order; the first may hold entries before the place asked for.
+    pub entries: Vec<String>,
+    /// The event log's time is over: `entries` is empty, the settled message is what is left.
+    pub expired: bool,
+}
+
+/// What a heartbeat found of this node's runs.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Heartbeat {
+    /// Still this node's, with their fences.
+    pub held: Vec<Held>,
+    /// Of those, the ones that someone wants ended.
+    pub cancelled: Vec<Uuid>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Branch {
+    pub id: Uuid,
+    /// The last message shared with the branch it came from.
+    pub from_message: Option<Uuid>,
+    pub head: Option<Uuid>,
+    pub current: bool,
+    pub created_at: Timestamp,
+}
+
+/// A conversation whose queue can move.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Waiting {
+    pub workspace: Uuid,
+    pub conversation: Uuid,
+}
+
+/// What starting a queued run needs.
+#[derive(Debug, Clone, Copy)]
+pub struct QueueStart {
+    pub node: Uuid,
+    pub lease_seconds: u64,
+    /// For a turn that starts a branch.
+    pub branch: Uuid,
+    pub now: Timestamp,
+}
+
+/// What nodes tell each other about a run. A hint that saves waiting, never the truth: it may be lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum News {
+    /// Its log has grown, or it has ended.
+    Moved(Uuid),
+    /// Some node has a reader of it, and wants to hear when it moves.
+    Following(Uuid),
+    /// Someone wants it ended.
+    Cancelled(Uuid),
+}
+
+/// How long an idempotency key is remembered.
+pub(crate) const KEY_LIFE: jiff::SignedDuration = jiff::SignedDuration::from_hours(24);
+
+pub(crate) fn parse_json<T: DeserializeOwned>(text: &str) -> Result<T> {
+    serde_json::from_str(text).map_err(|error| StoreError::Internal(error.to_string()))
+}
+
+pub(crate) fn to_json(value: &impl Serialize) -> Result<String> {
+    serde_json::to_string(value).map_err(|error| StoreError::Internal(error.to_string()))
+}
+
+/// The message that a turn puts into its thread.
+pub(crate) fn user_message(id: Uuid, said: &TurnMessage, now: Timestamp) -> Result<NewMessage> {
+    let content = blocks_from_json(&said.content).map_err(|fault| StoreError::Internal(fault.to_string()))?;
+    Ok(NewMessage { content, ..NewMessage::text(id, MessageRole::User, "", now) })
+}
+
+/// The scope of the server's own work for a run: all of one workspace.
+pub(crate) fn own_scope(workspace: Uuid) -> Scope {
+    Scope {
+        workspace,
+        org: String::new(),
+        user: String::new(),
+        role: Role::Service,
+        key: None,
+        administers: false,
+    }
+}
+
+/// Whose idempotency keys these are: two callers never meet in one key.
+pub(crate) fn caller(scope: &Scope) -> String {
+    match scope.key {
+        Some(key) => format!("{key} {}", scope.user),
+        None => scope.user.clone(),
+    }
+}
+
+/// What a turn says about its conversation: the mode and page last used, and what it overrides.
+pub(crate) fn note_turn(thread: &mut Conversation, turn: &StartTurn) {
+    if let Some(mode) = turn.mode {
+        thread.mode = Some(mode);
+        thread.kind = Kind::of(Some(mode));
+    }
+    for (field, value) in [
+        (&mut thread.page_path, &turn.page_path),
+        (&mut thread.model, &turn.model),
+        (&mut thread.agent_id, &turn.agent),
+        (&mut thread.workflow_id, &turn.workflow),
+    ] {
+        if value.is_some() {
+            field.clone_from(value);
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Who drives what, by the database's clock, and who takes over.
+
+use domain::run::RunStatus;
+
+use crate::play::{LEASE, NODE, OTHER, events, turn};
+use crate::setup::{Behind, TestStore, fails};
+
+on_both!(
+    a_lease_that_ran_out_is_taken_with_a_higher_fence,
+    a_heartbeat_keeps_a_lease_and_names_what_is_held,
+    only_so_many_are_taken_at_once,
+);
+
+impl TestStore {
+    async fn let_leases_run_out(&self) {
+        self.behind(
+            "UPDATE runs SET lease_until = lease_until - 3600000",
+            "UPDATE runs SET lease_until = lease_until - interval '1 hour'",
+        )
+        .await;
+    }
+}
+
+async fn a_lease_that_ran_out_is_taken_with_a_higher_fence(store: TestStore) {
+    let (ann, bob) = (store.workspace("ann").await, store.workspace("bob").await);
+    let (one, held) = store.started(&ann, turn(None, "one")).await;
+    let (two, _) = store.started(&bob, turn(None, "two")).await;
+    assert_eq!(store.system_take_expired(NODE, LEASE, 10).await.unwrap(), []);
+    if let Behind::Postgres(_) = store.behind {
+        // A node is alive for as long as its lease; the file's one process is the only one there is.
+        assert_eq!(store.system_take_expired(OTHER, LEASE, 10).await.unwrap(), []);
+    }
+    store.let_leases_run_out().await;
+    let mut taken = store.system_take_expired(OTHER, LEASE, 10).await.unwrap();
+    taken.sort_by_key(|held| held.lease.run);
+    let found: Vec<_> = taken.iter().map(|held| (held.workspace, held.lease.run, held.lease.fence)).collect();
+    assert_eq!(found, [(ann.workspace, one.id, 2), (bob.workspace, two.id, 2)]);
+    assert_eq!(store.system_take_expired(OTHER, LEASE, 10).await.unwrap(), []);
+    assert_eq!(fails(store.append_events(&held, &events(1, 1)).await), "lost");
+    assert_eq!(store.system_heartbeat(NODE, LEASE, true).await.unwrap().held, []);
+    for (scope, held) in [(&ann, taken[0]), (&bob, taken[1])] {
+        let mut settlement = store.settlement("part", events(1, 1));
+        settlement.status = RunStatus::Interrupted;
+        store.settle_turn(&held, &settlement).await.unwrap();
+        assert_eq!(store.get_run(scope, held.lease.run).await.unwrap().status, RunStatus::Interrupted);
+    }
+}
+
+async fn a_heartbeat_keeps_a_lease_and_names_what_is_held(store: TestStore) {
+    let ann = store.workspace("ann").await;
+    let (_, held) = store.started(&ann, turn(None, "one")).await;
+    let (_, gone) = store.started(&ann, turn(None, "two")).await;
+    store.settle_turn(&gone, &store.settlement("2", events(1, 1))).await.unwrap();
+    store.let_leases_run_out().await;
+    assert_eq!(store.system_heartbeat(NODE, LEASE, true).await.unwrap().held, [held]);
+    assert_eq!(store.system_heartbeat(OTHER, LEASE, true).await.unwrap().held, []);
+    assert_eq!(store.system_take_expired(NODE, LEASE, 10).await.unwrap(), []);
+    store.append_events(&held, &events(1, 1)).await.unwrap();
+    store.let_leases_run_out().await;
+    // Looking renews nothing.
+    assert_eq!(store.system_heartbeat(NODE, LEASE, false).await.unwrap().held, [held]);
+    assert_eq!(store.system_take_expired(NODE, LEASE, 10).await.unwrap().len(), 1);
+}
+
+async fn only_so_many_are_taken_at_once(store: TestStore) {
+    let ann = store.workspace("ann").await;
+    for _ in 0..5 {
+        store.started(&ann, turn(None, "one")).await;
+    }
+    store.let_leases_run_out().await;
+    let mut taken = Vec::new();
+    for expected in [2, 2, 1, 0] {
+        let some = store.system_take_expired(OTHER, LEASE, 2).await.unwrap();
+        assert_eq!(some.len(), expected);
+        taken.extend(some.into_iter().map(|held| held.lease.run));
+    }
+    taken.sort_unstable();
+    taken.dedup();
+    assert_eq!(taken.len(), 5);
+}

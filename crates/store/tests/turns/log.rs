@@ -1,0 +1,153 @@
+//! The event log: read from anywhere, folded away in the end.
+
+use domain::scope::Scope;
+use store::turns::{Batch, LogPage};
+use uuid::Uuid;
+
+use crate::play::{events, turn};
+use crate::setup::{Behind, TestStore, open_postgres};
+
+on_both!(
+    the_log_is_read_from_any_number_in_pages_of_any_size,
+    an_expired_log_leaves_its_trace,
+    only_what_ended_long_ago_expires,
+);
+
+/// Entries with every third one for the trace alone: `n`, and the event's number if it has one.
+fn mixed(entries: std::ops::RangeInclusive<i64>, last_seq: i64) -> (Batch, i64) {
+    let (first_entry, last_entry) = (*entries.start(), *entries.end());
+    let mut seq = last_seq;
+    let lines: Vec<String> = entries
+        .map(|n| match n % 3 {
+            0 => format!(r#"{{"n":{n}}}"#),
+            _ => {
+                seq += 1;
+                format!(r#"{{"n":{n},"seq":{seq}}}"#)
+            }
+        })
+        .collect();
+    let batch =
+        Batch { first_entry, last_entry, first_seq: last_seq + 1, last_seq: seq, entries: lines.join("\n") };
+    (batch, seq)
+}
+
+fn numbers(page: &LogPage, name: &str) -> Vec<i64> {
+    let lines = page.entries.iter().flat_map(|entries| entries.lines());
+    let values = lines.map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    values.filter_map(|value| value.get(name).and_then(serde_json::Value::as_i64)).collect()
+}
+
+impl TestStore {
+    /// All that comes after a number, page by page, as a reader asks for it.
+    async fn rest(&self, scope: &Scope, run: Uuid, after: i64, max_bytes: usize, trace: bool) -> Vec<i64> {
+        let (mut at, mut all) = (after, Vec::new());
+        loop {
+            let (page, name) = match trace {
+                true => (self.read_trace(scope, run, at, max_bytes).await.unwrap(), "n"),
+                false => (self.read_log(scope, run, at, max_bytes).await.unwrap(), "seq"),
+            };
+            assert!(page.entries.len() <= 1 || max_bytes > 1 || trace);
+            let new: Vec<i64> = numbers(&page, name).into_iter().filter(|number| *number > at).collect();
+            let Some(last) = new.last() else { return all };
+            at = *last;
+            all.extend(new);
+        }
+    }
+}
+
+async fn the_log_is_read_from_any_number_in_pages_of_any_size(store: TestStore) {
+    let ann = store.workspace("ann").await;
+    let (run, held) = store.started(&ann, turn(None, "one")).await;
+    let page = store.read_log(&ann, run.id, 0, 1000).await.unwrap();
+    assert_eq!((page.run, page.entries.len(), page.expired), (run.clone(), 0, false));
+    let (mut entry, mut seq) = (1, 0);
+    for size in [1, 1, 1, 5, 1, 2, 1, 1, 1, 9, 3, 1] {
+        let (batch, last) = mixed(entry..=entry + size - 1, seq);
+        store.append_events(&held, &batch).await.unwrap();
+        (entry, seq) = (entry + size, last);
+    }
+    assert_eq!(store.get_run(&ann, run.id).await.unwrap().last_event, seq);
+    for max_bytes in [1, 40, 150, 100_000] {
+        for after in 0..=seq + 1 {
+            let rest = store.rest(&ann, run.id, after, max_bytes, false).await;
+            assert_eq!(rest, (after + 1..=seq).collect::<Vec<_>>(), "after {after}, {max_bytes} bytes");
+        }
+        for after in 0..entry {
+            let rest = store.rest(&ann, run.id, after, max_bytes, true).await;
+            assert_eq!(rest, (after + 1..entry).collect::<Vec<_>>(), "after {after}, {max_bytes} bytes");
+        }
+    }
+    // One page is about as large as was asked for, and goes on for more batches than fit into one.
+    for n in 0..300 {
+        let (batch, last) = mixed(entry + n..=entry + n, seq);
+        store.append_events(&held, &batch).await.unwrap();
+        seq = last;
+    }
+    assert_eq!(store.rest(&ann, run.id, 0, 1_000_000, false).await, (1..=seq).collect::<Vec<_>>());
+    assert_eq!(store.rest(&ann, run.id, 0, 1_000_000, true).await, (1..entry + 300).collect::<Vec<_>>());
+}
+
+async fn an_expired_log_leaves_its_trace(store: TestStore) {
+    let ann = store.workspace("ann").await;
+    let (run, held) = store.started(&ann, turn(None, "one")).await;
+    let (batch, seq) = mixed(1..=7, 0);
+    store.append_events(&held, &batch).await.unwrap();
+    let (batch, seq) = mixed(8..=12, seq);
+    let settlement = store.settlement("1", batch);
+    let settled = store.settle_turn(&held, &settlement).await.unwrap();
+    let whole = store.read_trace(&ann, run.id, 0, 10_000).await.unwrap();
+    assert_eq!(numbers(&whole, "n"), (1..=12).collect::<Vec<_>>());
+    let later = store.write().now;
+    assert_eq!(store.system_expire(later, later, 10).await.unwrap(), 1);
+    assert_eq!(store.system_expire(later, later, 10).await.unwrap(), 0);
+    assert_eq!(store.count("SELECT count(*) FROM run_events").await, 0);
+    let page = store.read_log(&ann, run.id, 0, 10_000).await.unwrap();
+    assert_eq!((page.run, page.entries.len(), page.expired), (settled, 0, true));
+    let page = store.read_trace(&ann, run.id, 0, 10_000).await.unwrap();
+    assert_eq!((page.expired, page.entries.join("\n")), (true, whole.entries.join("\n")));
+    assert_eq!(numbers(&page, "seq").last(), Some(&seq));
+    assert_eq!(store.texts(&ann, run.conversation.unwrap(), None).await, ["one", "1"]);
+}
+
+async fn only_what_ended_long_ago_expires(store: TestStore) {
+    let (ann, bob) = (store.workspace("ann").await, store.workspace("bob").await);
+    let old = store.answered(&ann, turn(None, "old"), "o").await;
+    let foreign = store.answered(&bob, turn(None, "old"), "o").await;
+    let (open, held) = store.started(&ann, turn(None, "open")).await;
+    store.append_events(&held, &events(1, 1)).await.unwrap();
+    let queued = store.queued(&ann, open.conversation.unwrap(), "q", domain::run::OnBusy::Enqueue).await;
+    store.request_cancel(&ann, queued.id, store.now()).await.unwrap();
+    let before = store.write().now;
+    let new = store.answered(&ann, turn(None, "new"), "n").await;
+    assert_eq!(store.system_expire(before, before, 1).await.unwrap(), 1);
+    assert_eq!(store.system_expire(before, before, 5).await.unwrap(), 2);
+    for (scope, run, expired) in
+        [(&ann, &old, true), (&bob, &foreign, true), (&ann, &open, false), (&ann, &new, false)]
+    {
+        assert_eq!(store.read_log(scope, run.id, 0, 100).await.unwrap().expired, expired);
+        assert!(!store.read_trace(scope, run.id, 0, 100).await.unwrap().entries.is_empty());
+    }
+    // One that never started has no trace.
+    let page = store.read_trace(&ann, queued.id, 0, 100).await.unwrap();
+    assert_eq!((page.expired, page.entries.len()), (true, 0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_nodes_expire_at_once_and_fold_each_log_once() {
+    let Some(store) = crate::setup::postgres().await else { return };
+    let Behind::Postgres(database) = &store.behind else { return };
+    let other = open_postgres(database, true).await;
+    let ann = store.workspace("ann").await;
+    let mut runs = Vec::new();
+    for _ in 0..20 {
+        runs.push(store.answered(&ann, turn(None, "one"), "1").await.id);
+    }
+    let now = store.write().now;
+    let (one, two) =
+        tokio::join!(store.system_expire(now, now, 50), store::Store::system_expire(&other, now, now, 50));
+    assert!(one.unwrap().max(two.unwrap()) == 20);
+    for run in runs {
+        let page = store.read_trace(&ann, run, 0, 10_000).await.unwrap();
+        assert_eq!(numbers(&page, "n"), [1, 2]);
+    }
+}

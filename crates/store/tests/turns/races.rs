@@ -1,0 +1,149 @@
+//! Many at once: one run of a conversation, one run of a key, whoever is first.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use domain::run::{OnBusy, StartTurn};
+use domain::scope::Scope;
+use store::turns::{Begun, NewTurn};
+use tokio::task::JoinSet;
+
+use crate::play::{LEASE, OTHER, events, key, text, turn};
+use crate::setup::{Behind, TestStore, open_postgres};
+
+on_both!(
+    one_of_many_begins_and_the_others_are_told_of_it,
+    one_key_sent_by_many_is_one_run,
+    a_queue_filled_by_many_starts_one_after_the_other,
+    begins_deletes_and_settles_never_wait_for_each_other,
+);
+
+/// The store, and on PostgreSQL a second node's.
+async fn nodes(store: &TestStore) -> Vec<Arc<dyn store::Store>> {
+    match &store.behind {
+        Behind::Sqlite(_) => vec![store.store.clone()],
+        Behind::Postgres(database) => {
+            vec![store.store.clone(), Arc::new(open_postgres(database, true).await)]
+        }
+    }
+}
+
+async fn all_at_once(nodes: &[Arc<dyn store::Store>], scope: &Scope, turns: Vec<NewTurn>) -> Vec<Begun> {
+    let mut set = JoinSet::new();
+    for (n, new) in turns.into_iter().enumerate() {
+        let (store, scope) = (nodes[n % nodes.len()].clone(), scope.clone());
+        set.spawn(async move { store.begin_turn(&scope, &new).await.unwrap() });
+    }
+    set.join_all().await
+}
+
+async fn one_of_many_begins_and_the_others_are_told_of_it(store: TestStore) {
+    let ann = store.workspace("ann").await;
+    let nodes = nodes(&store).await;
+    let id = store.answered(&ann, turn(None, "one"), "1").await.conversation.unwrap();
+    for round in 0..20 {
+        let turns = (0..64).map(|_| store.new_turn(turn(Some(id), "x"))).collect();
+        let begun = all_at_once(&nodes, &ann, turns).await;
+        let mut started = None;
+        let mut told = HashMap::new();
+        for begun in &begun {
+            match begun {
+                Begun::Started(run, lease) => {
+                    assert!(started.replace((run.id, *lease)).is_none(), "two started")
+                }
+                Begun::Busy(run) => *told.entry(*run).or_insert(0) += 1,
+                other => panic!("{other:?}"),
+            }
+        }
+        let (run, lease) = started.unwrap();
+        assert_eq!(told, HashMap::from([(run, 63)]), "round {round}");
+        let held = store::turns::Held { workspace: ann.workspace, lease };
+        store.settle_turn(&held, &store.settlement("y", events(1, 1))).await.unwrap();
+    }
+    assert_eq!(store.texts(&ann, id, None).await.len(), 42);
+}
+
+async fn one_key_sent_by_many_is_one_run(store: TestStore) {
+    let ann = store.workspace("ann").await;
+    let nodes = nodes(&store).await;
+    for round in 0..5 {
+        let turns = (0..50).map(|_| {
+            let mut new = store.new_turn(turn(None, "one"));
+            new.idempotency = Some(key(&format!("key {round}"), 1));
+            new
+        });
+        let mut counts: HashMap<String, usize> = HashMap::new();
+        let mut run = None;
+        for begun in all_at_once(&nodes, &ann, turns.collect()).await {
+            if let Begun::Started(started, _) = &begun {
+                run = Some(started.id);
+            }
+            *counts.entry(text(&begun)).or_default() += 1;
+        }
+        let repeated = format!("repeated {}", run.unwrap());
+        assert_eq!(counts, HashMap::from([("started".into(), 1), (repeated, 49)]));
+    }
+    assert_eq!(store.count("SELECT count(*) FROM runs").await, 5);
+    assert_eq!(store.count("SELECT count(*) FROM messages").await, 5);
+}
+
+async fn a_queue_filled_by_many_starts_one_after_the_other(store: TestStore) {
+    let ann = store.workspace("ann").await;
+    let nodes = nodes(&store).await;
+    let (first, mut held) = store.started(&ann, turn(None, "one")).await;
+    let id = first.conversation.unwrap();
+    let enqueue = StartTurn { on_busy: OnBusy::Enqueue, ..turn(Some(id), "x") };
+    let turns = (0..24).map(|_| store.new_turn(enqueue.clone())).collect();
+    assert!(all_at_once(&nodes, &ann, turns).await.iter().all(|begun| text(begun) == "queued"));
+    for left in (0..24).rev() {
+        store.settle_turn(&held, &store.settlement("y", events(1, 1))).await.unwrap();
+        // Both nodes hear of it at the same time, several times.
+        let waiting = store::turns::Waiting { workspace: ann.workspace, conversation: id };
+        let mut set = JoinSet::new();
+        for n in 0..8 {
+            let node = nodes[n % nodes.len()].clone();
+            let start = store::turns::QueueStart {
+                node: OTHER,
+                lease_seconds: LEASE,
+                branch: store.new_id(),
+                now: store.now(),
+            };
+            set.spawn(async move { node.start_queued(&waiting, &start).await.unwrap() });
+        }
+        let mut started: Vec<_> = set.join_all().await.into_iter().flatten().collect();
+        assert_eq!(started.len(), 1);
+        held.lease = started.remove(0).1;
+        assert_eq!(store.list_queue(&ann, id).await.unwrap().len(), left);
+    }
+    assert_eq!(store.texts(&ann, id, None).await.len(), 49);
+}
+
+/// Locks are taken in one order, so nothing is broken off for a deadlock, which would cost a second each time.
+async fn begins_deletes_and_settles_never_wait_for_each_other(store: TestStore) {
+    let ann = store.workspace("ann").await;
+    let nodes = nodes(&store).await;
+    for _ in 0..10 {
+        let (run, held) = store.started(&ann, turn(None, "one")).await;
+        let id = run.conversation.unwrap();
+        let mut set = JoinSet::new();
+        let settlement = store.settlement("1", events(1, 1));
+        let (node, now) = (nodes[0].clone(), store.now());
+        set.spawn(async move { node.settle_turn(&held, &settlement).await.map(|_| ()) });
+        for n in 0..4 {
+            let (node, scope) = (nodes[n % nodes.len()].clone(), ann.clone());
+            let new = store.new_turn(StartTurn { on_busy: OnBusy::Interrupt, ..turn(Some(id), "x") });
+            set.spawn(async move { node.begin_turn(&scope, &new).await.map(|_| ()) });
+            let (node, scope) = (nodes[n % nodes.len()].clone(), ann.clone());
+            set.spawn(async move { node.request_cancel(&scope, run.id, now).await.map(|_| ()) });
+        }
+        let (node, scope) = (nodes[0].clone(), ann.clone());
+        set.spawn(async move { node.delete_conversation(&scope, id, None, now).await });
+        for done in set.join_all().await {
+            assert!(matches!(done, Ok(()) | Err(store::StoreError::NotFound)), "{done:?}");
+        }
+    }
+    if let Behind::Postgres(_) = &store.behind {
+        let deadlocks = "SELECT coalesce(sum(deadlocks), 0)::bigint FROM pg_stat_database WHERE datname = current_database()";
+        assert_eq!(store.count(deadlocks).await, 0);
+    }
+}

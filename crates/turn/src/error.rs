@@ -1,0 +1,23 @@
+//! What can go wrong with a turn, named for what the caller can do about it.
+
+use store::StoreError;
+use uuid::Uuid;
+
+#[derive(Debug, thiserror::Error)]
+pub enum TurnError {
+    /// The conversation has a run under way.
+    #[error("the conversation is busy with run {0}")]
+    Busy(Uuid),
+    /// The idempotency key came before with another body.
+    #[error("the idempotency key was used with another body")]
+    KeyReused,
+    #[error("there are too many open runs")]
+    TooManyRuns { limit: u64 },
+    /// Too many streams of one user at once.
+    #[error("there are too many open streams")]
+    TooManyStreams { limit: u64 },
+    #[error("the server is draining")]
+    Draining,
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}

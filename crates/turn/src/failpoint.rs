@@ -1,0 +1,27 @@
+//! Places of the walk where a test ends the process as a crash would: `FAILPOINT=settle.before=2` does so at the
+//! second time that place is come by. Only in builds with the feature `failpoints`, which no release has.
+
+/// Marks a place; nothing at all without the feature.
+macro_rules! point {
+    ($name:literal) => {
+        #[cfg(feature = "failpoints")]
+        $crate::failpoint::come_by($name).await;
+    };
+}
+
+pub(crate) use point;
+
+#[cfg(feature = "failpoints")]
+pub(crate) async fn come_by(name: &str) {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    static TIMES: AtomicU64 = AtomicU64::new(0);
+    let Ok(wanted) = std::env::var("FAILPOINT") else { return };
+    let Some((place, time)) = wanted.split_once('=') else { return };
+    if place == name && time.parse() == Ok(TIMES.fetch_add(1, Ordering::SeqCst) + 1) {
+        // Whatever was told before it was stored gets out in the meantime, and is missed afterwards.
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        tracing::warn!("failpoint {name}");
+        std::process::abort();
+    }
+}

@@ -1,0 +1,213 @@
+//! Reading a run: replay, then live, without a gap. A reader pulls: what it is told is only that there is news, so
+//! one that is slow or dead costs nobody anything.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use domain::answer::{replay_events, stored_json};
+use domain::entry::decode;
+use domain::event::{Done, Failed, Finished, RunEvent, Turn};
+use domain::message::{Message, Window};
+use domain::run::Run;
+use domain::scope::Scope;
+use store::{StoreError, ThreadRead};
+use tokio::sync::watch;
+use uuid::Uuid;
+
+use crate::Turns;
+use crate::error::TurnError;
+use crate::live::{LiveEvent, LiveRun, Progress};
+use crate::news::REMIND;
+
+/// How much of a stored log is read at a time.
+const CHUNK_BYTES: usize = 256 * 1024;
+/// How often a reader looks at the log when nothing wakes it: a lost wake-up costs this much, never an event.
+const POLL_REMOTE: Duration = Duration::from_millis(500);
+const POLL_LOCAL: Duration = Duration::from_secs(5);
+
+/// An event as a reader sees it.
+pub type Seen = LiveEvent;
+
+/// A place among the streams that a user may have open; given back when it is dropped.
+pub struct Stream {
+    turns: Turns,
+    scope: Scope,
+}
+
+/// One reader of one run. It counts as a reader until it is dropped.
+pub struct Follower {
+    stream: Stream,
+    run: Uuid,
+    live: Arc<LiveRun>,
+    progress: watch::Receiver<Progress>,
+    after: i64,
+    finished: bool,
+    /// When the run's node was last asked to tell of its movements.
+    asked: Option<Instant>,
+}
+
+impl Turns {
+    /// Takes a place for one more stream of the caller.
+    pub fn open_stream(&self, scope: &Scope) -> Result<Stream, TurnError> {
+        let limit = self.inner.limits.max_streams_per_user;
+        if !self.inner.live.open_stream(&scope.user, limit) {
+            return Err(TurnError::TooManyStreams { limit });
+        }
+        Ok(Stream { turns: self.clone(), scope: scope.clone() })
+    }
+
+    /// Follows a run from after event `after`; 0 is the whole of it.
+    pub async fn follow(&self, stream: Stream, run: Uuid, after: i64) -> Result<Follower, TurnError> {
+        // Subscribed before the log is read, so that nothing falls between.
+        let live = self.inner.live.read(run);
+        let follower =
+            Follower { stream, run, progress: live.progress(), live, after, finished: false, asked: None };
+        let found = self.inner.store.get_run(&follower.stream.scope, run).await?;
+        if after < 0 || after > found.last_event.max(follower.progress.borrow().last_seq) {
+            let detail = "the event to resume after is not one of this run";
+            return Err(StoreError::Invalid { input: "after", detail }.into());
+        }
+        Ok(follower)
+    }
+}
+
+impl Follower {
+    /// The next events, as many as are there; `None` after the last.
+    pub async fn next(&mut self) -> Result<Option<Vec<Seen>>, TurnError> {
+        while !self.finished {
+            self.progress.borrow_and_update();
+            let events = match self.at_hand() {
+                Some(events) => events,
+                None => self.stored().await?,
+            };
+            if let Some(last) = events.last() {
+                if self.after == 0 {
+                    // Whoever drives it did not before, and has not heard.
+                    self.asked = None;
+                }
+                self.after = last.seq;
+                self.finished |= last.kind == "done";
+                return Ok(Some(events));
+            }
+            if !self.finished && !self.wait().await {
+                return Ok(None);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Waits for news. False when this node is to stop and the run is not its own: the reader goes on elsewhere.
+    async fn wait(&mut self) -> bool {
+        if self.live.is_driven() {
+            let _ = tokio::time::timeout(POLL_LOCAL, self.progress.changed()).await;
+            return true;
+        }
+        self.ask().await;
+        tokio::select! {
+            biased;
+            () = self.stream.turns.inner.draining.cancelled() => false,
+            _ = tokio::time::timeout(POLL_REMOTE, self.progress.changed()) => true,
+        }
+    }
+
+    /// Asks the run's node for wake-ups, now and then.
+    async fn ask(&mut self) {
+        if self.asked.is_none_or(|asked| asked.elapsed() >= REMIND) {
+            self.asked = Some(Instant::now());
+            self.stream.turns.ask_for_news(self.run).await;
+        }
+    }
+
+    /// What comes next, if it is in memory.
+    fn at_hand(&self) -> Option<Vec<Seen>> {
+        let batches = self.live.after(self.after)?;
+        let newer = |event: &&Seen| event.seq > self.after;
+        let events: Vec<Seen> =
+            batches.iter().flat_map(|batch| batch.iter()).filter(newer).cloned().collect();
+        (!events.is_empty()).then_some(events)
+    }
+
+    async fn stored(&mut self) -> Result<Vec<Seen>, TurnError> {
+        let store = &self.stream.turns.inner.store;
+        let page = store.read_log(&self.stream.scope, self.run, self.after, CHUNK_BYTES).await?;
+        let unstarted = page.run.status.is_settled() && page.run.last_event == 0;
+        if page.expired || unstarted {
+            self.finished = true;
+            return self.replayed(&page.run).await;
+        }
+        let mut events = Vec::new();
+        for line in page.entries.iter().flat_map(|entries| entries.lines()) {
+            let entry = decode(line).map_err(|error| StoreError::Internal(error.to_string()))?;
+            if let Some(seq) = entry.seq.filter(|seq| *seq > self.after) {
+                events.push(Seen { seq, ts: entry.ts, kind: entry.kind, data: entry.data.get().to_owned() });
+            }
+        }
+        self.finished |= events.is_empty() && page.run.status.is_settled();
+        Ok(events)
+    }
+
+    /// The run's conversation's first message, and its answer, on whichever branch it stands.
+    async fn answer(&self, run: &Run) -> Result<(Option<Uuid>, Option<Message>), TurnError> {
+        let Some(conversation) = run.conversation else { return Ok((None, None)) };
+        let (store, scope) = (&self.stream.turns.inner.store, &self.stream.scope);
+        let find = async |branch| -> Result<_, TurnError> {
+            let read = ThreadRead { window: Some(Window::All), branch };
+            let thread = store.get_thread(scope, conversation, read).await?;
+            let found = thread.messages.into_iter().find(|message| Some(message.id) == run.assistant_message);
+            Ok((thread.conversation.first_message, found))
+        };
+        let (first, mut found) = find(None).await?;
+        if found.is_none() && run.assistant_message.is_some() {
+            for branch in store.list_branches(scope, conversation).await? {
+                found = found.or(find(Some(branch.id)).await?.1);
+            }
+        }
+        Ok((first, found))
+    }
+
+    /// The settled message as events: what is left when the log's time is over, or when there never was one.
+    async fn replayed(&self, run: &Run) -> Result<Vec<Seen>, TurnError> {
+        let (first_message, message) = self.answer(run).await?;
+        let turn = Turn {
+            conversation: run.conversation,
+            run: run.id,
+            message: run.message,
+            conversation_id: first_message,
+        };
+        let mut events = vec![RunEvent::Turn(turn)];
+        let assistant = message.as_ref().and_then(stored_json);
+        let (blocks, closing) =
+            message.map_or_else(Default::default, |message| replay_events(&message.content));
+        events.extend(blocks);
+        events.push(match &run.error {
+            None => RunEvent::Result(Finished { message: closing, assistant }),
+            Some(error) => {
+                let (code, message) = (error.code.clone(), error.message.clone());
+                RunEvent::Error(Failed { code, message, assistant })
+            }
+        });
+        events.push(RunEvent::Done(Done { status: run.status }));
+        let ts = run.ended_at.unwrap_or(run.created_at).as_millisecond();
+        // Who saw the beginning of the log gets its end, under the numbers it had: all of the answer is in it.
+        let (skipped, first) = if self.after == 0 { (0, 1) } else { (events.len() - 2, run.last_event - 1) };
+        let numbered = events.iter().skip(skipped).zip(first..).map(|(event, seq)| Seen {
+            seq,
+            ts,
+            kind: event.name(),
+            data: serde_json::to_string(event).unwrap_or_default(),
+        });
+        Ok(numbered.filter(|event| event.seq > self.after).collect())
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        self.stream.turns.inner.live.stop_reading(self.run, &self.live);
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.turns.inner.live.close_stream(&self.scope.user);
+    }
+}

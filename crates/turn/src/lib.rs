@@ -1,0 +1,125 @@
+//! One user turn, accepted to settled. The walk:
+//!
+//! `start` accepts it (the store's `begin_turn`), `drive` runs it and pushes events, `log` numbers and stores
+//! them before anyone sees them, `follow` lets any number of readers pull them, `settle` folds them into the
+//! assistant's message and ends the run in one transaction. `sweep` keeps leases alive, ends what dead nodes left
+//! and moves the queue. `Turns` is the only door.
+
+mod drive;
+mod error;
+mod failpoint;
+mod follow;
+mod live;
+mod log;
+mod news;
+mod sandbox_run;
+mod settle;
+mod start;
+mod sweep;
+
+use std::sync::Arc;
+
+use domain::limits::Limits;
+use domain::run::Run;
+use domain::scope::Scope;
+use domain::time::Clock;
+use store::Store;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use uuid::Uuid;
+
+pub use error::TurnError;
+pub use follow::{Follower, Seen, Stream};
+pub use start::Started;
+use upstream::sandbox::SandboxClient;
+
+use crate::live::Live;
+
+/// What a run hands to its sandbox beside the message: where to call back, and with which tokens.
+pub trait Agents: Send + Sync {
+    /// `agent_url`, the config token and the upload password of one run.
+    fn access(&self, workspace: Uuid, run: Uuid, fence: i64) -> Access;
+}
+
+#[derive(Debug, Clone)]
+pub struct Access {
+    pub agent_url: String,
+    pub config_token: String,
+    pub upload_otp: String,
+}
+
+#[derive(Clone)]
+pub struct Turns {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    limits: Limits,
+    /// This process, as the leases name it: made anew by each start.
+    node: Uuid,
+    tasks: TaskTracker,
+    /// None: no sandbox is configured.
+    sandbox: Option<SandboxClient>,
+    agents: Arc<dyn Agents>,
+    live: Live,
+    /// Cancelled when the server is told to stop.
+    draining: CancellationToken,
+}
+
+/// What `Turns` is made of.
+pub struct Parts {
+    pub store: Arc<dyn Store>,
+    pub clock: Arc<dyn Clock>,
+    pub limits: Limits,
+    pub tasks: TaskTracker,
+    pub sandbox: Option<SandboxClient>,
+    pub agents: Arc<dyn Agents>,
+}
+
+impl Turns {
+    /// Settles what an earlier process left (on the embedded store all of it), then keeps house in the background.
+    pub async fn open(parts: Parts) -> Result<Self, TurnError> {
+        let node = parts.clock.new_id();
+        let Parts { store, clock, limits, tasks, sandbox, agents } = parts;
+        let (live, draining) = (Live::default(), CancellationToken::new());
+        let turns = Self {
+            inner: Arc::new(Inner { store, clock, limits, node, tasks, sandbox, agents, live, draining }),
+        };
+        turns.sweep().await?;
+        turns.keep_house();
+        turns.exchange_news();
+        Ok(turns)
+    }
+
+    /// Asks for a run's end. Idempotent; a run on another node is told by the store.
+    pub async fn cancel(&self, scope: &Scope, run: Uuid) -> Result<Run, TurnError> {
+        let found = self.inner.store.request_cancel(scope, run, self.inner.clock.now()).await?;
+        if !self.inner.live.cancel(run) && found.cancel_requested && !found.status.is_settled() {
+            self.tell(&[store::turns::News::Cancelled(run)]).await;
+        }
+        Ok(found)
+    }
+
+    /// Ends the conversation's run under way by hand, whoever holds it. True when there was one.
+    pub async fn clear_lock(&self, scope: &Scope, conversation: Uuid) -> Result<bool, TurnError> {
+        let (node, lease) = (self.inner.node, self.inner.limits.lease_seconds);
+        let Some(held) = self.inner.store.take_over(scope, conversation, node, lease).await? else {
+            return Ok(false);
+        };
+        self.inner.live.lose(held.lease.run);
+        self.settle_interrupted(&held, "the lock was cleared by an admin").await?;
+        self.start_waiting(store::turns::Waiting { workspace: scope.workspace, conversation }).await;
+        Ok(true)
+    }
+
+    /// Stops taking new turns, gives those under way until `patience` to end, and settles the rest as interrupted.
+    pub async fn drain(&self, patience: std::time::Duration) {
+        self.inner.draining.cancel();
+        if tokio::time::timeout(patience, self.inner.live.idle()).await.is_err() {
+            self.inner.live.interrupt_all();
+            let _ = tokio::time::timeout(std::time::Duration::from_secs(5), self.inner.live.idle()).await;
+        }
+    }
+}

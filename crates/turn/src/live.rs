@@ -1,0 +1,293 @@
+//! The runs that this node drives or serves readers of, in memory: who waits for news, who reads, who must stop.
+//! Nothing here is the truth; the log is. A reader that finds nothing here reads the log.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use tokio::sync::{Notify, watch};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::news::INTEREST;
+
+/// One event as every wire starts from it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LiveEvent {
+    pub seq: i64,
+    pub ts: i64,
+    pub kind: &'static str,
+    /// The event's data as JSON text.
+    pub data: String,
+}
+
+/// How far a run is, as its readers are told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Progress {
+    pub(crate) last_seq: i64,
+    pub(crate) ended: bool,
+}
+
+/// The newest events that are kept at hand, so that readers who keep up need no database.
+const TAIL_BYTES: usize = 256 * 1024;
+
+#[derive(Default)]
+struct Tail {
+    batches: VecDeque<Arc<Vec<LiveEvent>>>,
+    bytes: usize,
+}
+
+pub(crate) struct LiveRun {
+    tail: Mutex<Tail>,
+    progress: watch::Sender<Progress>,
+    readers: watch::Sender<usize>,
+    /// Someone wants the run ended.
+    pub(crate) cancel: CancellationToken,
+    /// This process is going away.
+    pub(crate) interrupt: CancellationToken,
+    /// Another writer has the run.
+    pub(crate) lost: CancellationToken,
+    driven: AtomicBool,
+    /// Its conversation is gone: nothing more of it is shown.
+    hidden: AtomicBool,
+    /// Until when another node wants to be told of movements.
+    interest: Mutex<Option<Instant>>,
+}
+
+impl LiveRun {
+    fn new() -> Self {
+        Self {
+            tail: Mutex::default(),
+            progress: watch::Sender::new(Progress::default()),
+            readers: watch::Sender::new(0),
+            cancel: CancellationToken::new(),
+            interrupt: CancellationToken::new(),
+            lost: CancellationToken::new(),
+            driven: AtomicBool::new(false),
+            hidden: AtomicBool::new(false),
+            interest: Mutex::new(None),
+        }
+    }
+
+    /// Makes stored events known. Called only after their commit.
+    fn publish(&self, events: Vec<LiveEvent>, ended: bool) {
+        let last_seq = events.last().map(|event| event.seq);
+        if let Some(first) = events.first() {
+            let mut tail = lock(&self.tail);
+            let newest = tail.batches.back().and_then(|batch| batch.last());
+            if newest.is_some_and(|newest| newest.seq + 1 != first.seq) {
+                // Another writer's events lie between; the log has them.
+                *tail = Tail::default();
+            }
+            tail.bytes += size(&events);
+            tail.batches.push_back(Arc::new(events));
+            while tail.bytes > TAIL_BYTES && tail.batches.len() > 1 {
+                let dropped = tail.batches.pop_front().map_or(0, |batch| size(&batch));
+                tail.bytes -= dropped;
+            }
+        }
+        self.progress.send_modify(|progress| {
+            progress.last_seq = progress.last_seq.max(last_seq.unwrap_or(0));
+            progress.ended |= ended;
+        });
+    }
+
+    /// The batches with events after `after`, if the tail reaches back that far.
+    pub(crate) fn after(&self, after: i64) -> Option<Vec<Arc<Vec<LiveEvent>>>> {
+        if self.hidden.load(Ordering::Relaxed) {
+            return None;
+        }
+        let tail = lock(&self.tail);
+        let first = tail.batches.front()?.first()?.seq;
+        (first <= after + 1).then(|| {
+            let newer = |batch: &&Arc<Vec<LiveEvent>>| batch.last().is_some_and(|event| event.seq > after);
+            tail.batches.iter().filter(newer).cloned().collect()
+        })
+    }
+
+    /// Whether this node writes to it, so that news come at once.
+    pub(crate) fn is_driven(&self) -> bool {
+        self.driven.load(Ordering::Relaxed)
+    }
+
+    /// Whether another node has said that it has readers of it.
+    pub(crate) fn is_followed_elsewhere(&self) -> bool {
+        lock(&self.interest).is_some_and(|until| until > Instant::now())
+    }
+
+    pub(crate) fn progress(&self) -> watch::Receiver<Progress> {
+        self.progress.subscribe()
+    }
+
+    pub(crate) fn readers(&self) -> watch::Receiver<usize> {
+        self.readers.subscribe()
+    }
+}
+
+fn size(events: &[LiveEvent]) -> usize {
+    events.iter().map(|event| event.data.len() + 64).sum()
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing panics while it holds one of these locks; should it ever, the data is still whole.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[derive(Default)]
+pub(crate) struct Live {
+    runs: Mutex<HashMap<Uuid, Arc<LiveRun>>>,
+    idle: Notify,
+    /// Driven runs that moved while another node follows them.
+    moved: Mutex<HashSet<Uuid>>,
+    news: Notify,
+    streams: Mutex<HashMap<String, u64>>,
+}
+
+impl Live {
+    /// The run's place here, made if need be.
+    pub(crate) fn run(&self, run: Uuid) -> Arc<LiveRun> {
+        Arc::clone(lock(&self.runs).entry(run).or_insert_with(|| Arc::new(LiveRun::new())))
+    }
+
+    pub(crate) fn find(&self, run: Uuid) -> Option<Arc<LiveRun>> {
+        lock(&self.runs).get(&run).cloned()
+    }
+
+    /// The run's place, marked as driven by this node.
+    pub(crate) fn drive(&self, run: Uuid) -> Arc<LiveRun> {
+        let live = self.run(run);
+        live.driven.store(true, Ordering::Relaxed);
+        live
+    }
+
+    /// Nobody drives it here any more; readers who hold it read on, from the log.
+    pub(crate) fn stop_driving(&self, run: Uuid) {
+        if let Some(live) = lock(&self.runs).remove(&run) {
+            live.driven.store(false, Ordering::Relaxed);
+            live.publish(Vec::new(), true);
+        }
+        self.idle.notify_waiters();
+    }
+
+    /// Another writer has it: whoever drives it here must stop.
+    pub(crate) fn lose(&self, run: Uuid) {
+        if let Some(live) = self.find(run) {
+            live.lost.cancel();
+        }
+    }
+
+    pub(crate) fn lose_all(&self) {
+        for run in self.driven() {
+            self.lose(run);
+        }
+    }
+
+    /// Ends a run that is driven here; false for one that is not.
+    pub(crate) fn cancel(&self, run: Uuid) -> bool {
+        let live = self.find(run).filter(|live| live.is_driven());
+        live.inspect(|live| live.cancel.cancel()).is_some()
+    }
+
+    /// Its readers here get no more of it than the store would give them.
+    pub(crate) fn hide(&self, run: Uuid) {
+        if let Some(live) = self.find(run) {
+            live.hidden.store(true, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn interrupt_all(&self) {
+        for live in lock(&self.runs).values() {
+            live.interrupt.cancel();
+        }
+    }
+
+    /// The runs that this node drives.
+    pub(crate) fn driven(&self) -> Vec<Uuid> {
+        lock(&self.runs).iter().filter(|(_, live)| live.is_driven()).map(|(run, _)| *run).collect()
+    }
+
+    /// Stored events are made known to the readers here, and elsewhere if someone there follows.
+    pub(crate) fn publish(&self, run: Uuid, live: &LiveRun, events: Vec<LiveEvent>, ended: bool) {
+        live.publish(events, ended);
+        if live.is_followed_elsewhere() {
+            lock(&self.moved).insert(run);
+            self.news.notify_one();
+        }
+    }
+
+    /// Resolves when there are movements to tell.
+    pub(crate) async fn moved(&self) {
+        self.news.notified().await;
+    }
+
+    pub(crate) fn take_moved(&self) -> HashSet<Uuid> {
+        std::mem::take(&mut *lock(&self.moved))
+    }
+
+    /// Another node follows a run; told at once, for it may have missed the newest movement.
+    pub(crate) fn note_interest(&self, run: Uuid) {
+        if let Some(live) = self.find(run).filter(|live| live.is_driven()) {
+            *lock(&live.interest) = Some(Instant::now() + INTEREST);
+            lock(&self.moved).insert(run);
+            self.news.notify_one();
+        }
+    }
+
+    /// A run of another node has moved: its readers here look at the log.
+    pub(crate) fn wake(&self, run: Uuid) {
+        if let Some(live) = self.find(run).filter(|live| !live.is_driven()) {
+            live.publish(Vec::new(), false);
+        }
+    }
+
+    /// Resolves when this node drives nothing.
+    pub(crate) async fn idle(&self) {
+        loop {
+            let waiting = self.idle.notified();
+            if self.driven().is_empty() {
+                return;
+            }
+            waiting.await;
+        }
+    }
+
+    /// Counts one stream of a user; false past the limit.
+    pub(crate) fn open_stream(&self, user: &str, limit: u64) -> bool {
+        let mut streams = lock(&self.streams);
+        let open = streams.get(user).copied().unwrap_or(0);
+        if open < limit {
+            streams.insert(user.to_owned(), open + 1);
+        }
+        open < limit
+    }
+
+    pub(crate) fn close_stream(&self, user: &str) {
+        let mut streams = lock(&self.streams);
+        if let Some(open) = streams.get_mut(user) {
+            *open = open.saturating_sub(1);
+            if *open == 0 {
+                streams.remove(user);
+            }
+        }
+    }
+
+    /// Counts one reader of a run.
+    pub(crate) fn read(&self, run: Uuid) -> Arc<LiveRun> {
+        let live = self.run(run);
+        live.readers.send_modify(|readers| *readers += 1);
+        live
+    }
+
+    pub(crate) fn stop_reading(&self, run: Uuid, live: &LiveRun) {
+        live.readers.send_modify(|readers| *readers = readers.saturating_sub(1));
+        // A place that was only made for readers goes with the last one.
+        let mut runs = lock(&self.runs);
+        if *live.readers.borrow() == 0
+            && !live.is_driven()
+            && runs.get(&run).is_some_and(|kept| !kept.is_driven())
+        {
+            runs.remove(&run);
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! A run's log while this node writes it: events get their numbers here, are stored, and only then published.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::entry::{Entry, EntryError, Trace, encode_into};
+use domain::event::{RunEvent, Turn};
+use domain::fold::Fold;
+use domain::run::Run;
+use store::StoreError;
+use store::turns::{Batch, Held};
+use uuid::Uuid;
+
+use crate::Turns;
+use crate::error::TurnError;
+use crate::failpoint::point;
+use crate::live::{LiveEvent, LiveRun};
+
+pub(crate) struct RunLog {
+    turns: Turns,
+    pub(crate) held: Held,
+    live: Arc<LiveRun>,
+    pub(crate) fold: Fold,
+    next_entry: i64,
+    next_seq: i64,
+    pending: Pending,
+}
+
+/// What was pushed and not yet stored.
+struct Pending {
+    first_entry: i64,
+    first_seq: i64,
+    text: String,
+    events: Vec<LiveEvent>,
+}
+
+impl RunLog {
+    pub(crate) fn new(turns: Turns, held: Held, live: Arc<LiveRun>) -> Self {
+        Self::going_on(turns, held, live, Fold::default(), (0, 0))
+    }
+
+    /// A log that was written up to here before: newest entry and newest event.
+    pub(crate) fn going_on(
+        turns: Turns,
+        held: Held,
+        live: Arc<LiveRun>,
+        fold: Fold,
+        (last_entry, last_seq): (i64, i64),
+    ) -> Self {
+        let (next_entry, next_seq) = (last_entry + 1, last_seq + 1);
+        let pending =
+            Pending { first_entry: next_entry, first_seq: next_seq, text: String::new(), events: Vec::new() };
+        Self { turns, held, live, fold, next_entry, next_seq, pending }
+    }
+
+    /// The first event of every run.
+    pub(crate) fn begin(&mut self, ts: i64, run: &Run, first_message: Option<Uuid>) -> Result<(), TurnError> {
+        let turn = Turn {
+            conversation: run.conversation,
+            run: run.id,
+            message: run.message,
+            conversation_id: first_message,
+        };
+        self.event(ts, &RunEvent::Turn(turn))
+    }
+
+    /// Adds an event to the batch under way, and to the fold.
+    pub(crate) fn event(&mut self, ts: i64, event: &RunEvent) -> Result<(), TurnError> {
+        self.fold.push(ts, event);
+        self.event_unfolded(ts, event)
+    }
+
+    /// As `event`, for terminal events that the fold has already seen.
+    pub(crate) fn event_unfolded(&mut self, ts: i64, event: &RunEvent) -> Result<(), TurnError> {
+        let entry = Entry::event(self.next_entry, self.next_seq, ts, event).map_err(unwritable)?;
+        self.add(&entry);
+        self.pending.events.push(LiveEvent {
+            seq: self.next_seq,
+            ts,
+            kind: entry.kind,
+            data: entry.data.get().to_owned(),
+        });
+        self.next_seq += 1;
+        Ok(())
+    }
+
+    /// Adds something that only the trace shows.
+    pub(crate) fn trace(&mut self, ts: i64, trace: &Trace) -> Result<(), TurnError> {
+        let entry = Entry::trace(self.next_entry, ts, trace).map_err(unwritable)?;
+        self.add(&entry);
+        Ok(())
+    }
+
+    fn add(&mut self, entry: &Entry) {
+        if !self.pending.text.is_empty() {
+            self.pending.text.push('\n');
+        }
+        encode_into(entry, &mut self.pending.text);
+        self.next_entry += 1;
+    }
+
+    /// The batch under way, and a new one begun.
+    fn take(&mut self) -> Option<(Batch, Vec<LiveEvent>)> {
+        let empty = Pending {
+            first_entry: self.next_entry,
+            first_seq: self.next_seq,
+            text: String::new(),
+            events: Vec::new(),
+        };
+        let taken = std::mem::replace(&mut self.pending, empty);
+        if taken.text.is_empty() {
+            return None;
+        }
+        let batch = Batch {
+            first_entry: taken.first_entry,
+            last_entry: self.next_entry - 1,
+            first_seq: taken.first_seq,
+            last_seq: self.next_seq - 1,
+            entries: taken.text,
+        };
+        Some((batch, taken.events))
+    }
+
+    /// Stores what was pushed, then tells the readers. A database that is away is waited for, until the lease is
+    /// someone else's.
+    pub(crate) async fn flush(&mut self) -> Result<(), TurnError> {
+        let Some((batch, events)) = self.take() else { return Ok(()) };
+        let store = &self.turns.inner.store;
+        point!("append.before");
+        retry(&self.live, || store.append_events(&self.held, &batch)).await?;
+        point!("append.after");
+        self.publish(events, false);
+        point!("append.published");
+        Ok(())
+    }
+
+    /// The last batch, for the settlement that stores it.
+    pub(crate) fn last_batch(&mut self) -> (Batch, Vec<LiveEvent>) {
+        let (first_entry, first_seq) = (self.next_entry, self.next_seq);
+        self.take().unwrap_or_else(|| {
+            let entries = String::new();
+            let (last_entry, last_seq) = (first_entry - 1, first_seq - 1);
+            (Batch { first_entry, last_entry, first_seq, last_seq, entries }, Vec::new())
+        })
+    }
+
+    /// Makes stored events known; with the last of them, that it is over.
+    pub(crate) fn publish(&self, events: Vec<LiveEvent>, ended: bool) {
+        self.turns.inner.live.publish(self.held.lease.run, &self.live, events, ended);
+    }
+}
+
+fn unwritable(error: EntryError) -> TurnError {
+    StoreError::Internal(error.to_string()).into()
+}
+
+/// Tries again while the store is away; the heartbeat says when to give up.
+pub(crate) async fn retry<T, F: Future<Output = Result<T, StoreError>>>(
+    live: &LiveRun,
+    attempt: impl Fn() -> F,
+) -> Result<T, TurnError> {
+    let mut wait = Duration::from_millis(20);
+    loop {
+        match attempt().await {
+            Err(StoreError::Unavailable(reason)) if !live.lost.is_cancelled() => {
+                tracing::warn!(reason, "the store is away; trying again");
+                tokio::select! { () = tokio::time::sleep(wait) => {}, () = live.lost.cancelled() => {} }
+                wait = (wait * 2).min(Duration::from_secs(1));
+            }
+            done => return Ok(done?),
+        }
+    }
+}

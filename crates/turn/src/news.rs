@@ -1,0 +1,69 @@
+//! News between nodes: a wake-up says that a run has moved, never what happened. The log is the truth; a lost
+//! wake-up costs a reader one poll. Only runs that some other node follows are told of, many in one message.
+
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use store::turns::News;
+use uuid::Uuid;
+
+use crate::Turns;
+
+/// How long movements gather before they are told.
+const GATHER: Duration = Duration::from_millis(5);
+/// A reader says again that it follows; interest that is not renewed ends.
+pub(crate) const REMIND: Duration = Duration::from_secs(30);
+pub(crate) const INTEREST: Duration = Duration::from_secs(90);
+
+impl Turns {
+    /// Listens to the other nodes and tells them what they follow, where the store has a way.
+    pub(crate) fn exchange_news(&self) {
+        let Some(mut heard) = self.inner.store.system_news() else { return };
+        let turns = self.clone();
+        self.inner.tasks.spawn(async move {
+            loop {
+                tokio::select! {
+                    () = turns.ended() => return,
+                    news = heard.next() => match news {
+                        Some(news) => turns.hear(&news),
+                        None => return,
+                    },
+                }
+            }
+        });
+        let turns = self.clone();
+        self.inner.tasks.spawn(async move {
+            loop {
+                tokio::select! {
+                    () = turns.ended() => return,
+                    () = turns.inner.live.moved() => {}
+                }
+                tokio::time::sleep(GATHER).await;
+                let news: Vec<News> = turns.inner.live.take_moved().into_iter().map(News::Moved).collect();
+                turns.tell(&news).await;
+            }
+        });
+    }
+
+    fn hear(&self, news: &News) {
+        match *news {
+            News::Moved(run) => self.inner.live.wake(run),
+            News::Following(run) => self.inner.live.note_interest(run),
+            News::Cancelled(run) => {
+                self.inner.live.cancel(run);
+            }
+        }
+    }
+
+    /// A node that cannot be told reads the log on its timer.
+    pub(crate) async fn tell(&self, news: &[News]) {
+        if let Err(error) = self.inner.store.system_announce(news).await {
+            tracing::debug!(%error, "news could not be told");
+        }
+    }
+
+    /// Asks the node that drives the run to tell of its movements.
+    pub(crate) async fn ask_for_news(&self, run: Uuid) {
+        self.tell(&[News::Following(run)]).await;
+    }
+}

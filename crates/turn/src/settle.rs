@@ -1,0 +1,199 @@
+//! The end of a run: the fold of its events becomes the assistant's message, and one transaction makes it so.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::answer::{message_json, sources_json};
+use domain::entry::{decode, decode_event};
+use domain::event::{Done, Failed, Finished, RunEvent};
+use domain::fold::Fold;
+use domain::message::{MessageRole, NewMessage};
+use domain::run::{Run, RunError, RunStatus, Usage};
+use domain::scope::{Role, Scope};
+use store::turns::{Held, Settlement};
+use store::{Store, StoreError};
+
+use crate::Turns;
+use crate::error::TurnError;
+use crate::failpoint::point;
+use crate::live::LiveRun;
+use crate::log::{RunLog, retry};
+
+/// How soon a left run is tried again.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// How a run ends.
+#[derive(Debug, Clone)]
+pub(crate) struct Ending {
+    status: RunStatus,
+    /// The answer, or what went wrong.
+    outcome: Result<String, RunError>,
+    /// The terminal line's own time, where it had one.
+    ts: Option<i64>,
+    usage: Usage,
+}
+
+impl Ending {
+    pub(crate) fn succeeded(message: String, ts: Option<i64>) -> Self {
+        Self { status: RunStatus::Succeeded, outcome: Ok(message), ts, usage: Usage::default() }
+    }
+
+    fn unsuccessful(status: RunStatus, code: &str, message: impl Into<String>) -> Self {
+        let error = RunError { code: code.into(), message: message.into() };
+        Self { status, outcome: Err(error), ts: None, usage: Usage::default() }
+    }
+
+    pub(crate) fn failed(code: &str, message: impl Into<String>) -> Self {
+        Self::unsuccessful(RunStatus::Failed, code, message)
+    }
+
+    pub(crate) fn failed_at(code: &str, message: impl Into<String>, ts: Option<i64>) -> Self {
+        Self { ts, ..Self::failed(code, message) }
+    }
+
+    pub(crate) fn cancelled(message: &str) -> Self {
+        Self::unsuccessful(RunStatus::Cancelled, "cancelled", message)
+    }
+
+    pub(crate) fn interrupted(message: &str) -> Self {
+        Self::unsuccessful(RunStatus::Interrupted, "interrupted", message)
+    }
+
+    fn event(&self, assistant: Option<domain::event::Raw>) -> RunEvent {
+        match &self.outcome {
+            Ok(message) => RunEvent::Result(Finished { message: message.clone(), assistant }),
+            Err(RunError { code, message }) => {
+                RunEvent::Error(Failed { code: code.clone(), message: message.clone(), assistant })
+            }
+        }
+    }
+}
+
+impl Turns {
+    /// Writes the end, once. Nothing else ends a run.
+    pub(crate) async fn settle(
+        &self,
+        mut log: RunLog,
+        ending: Ending,
+        live: &LiveRun,
+    ) -> Result<(), TurnError> {
+        let inner = &self.inner;
+        let now = inner.clock.now();
+        let ts = ending.ts.unwrap_or(now.as_millisecond());
+        log.fold.push(ts, &ending.event(None));
+        let content = std::mem::take(&mut log.fold).finish();
+        let assistant = NewMessage {
+            sources: sources_json(&content),
+            content,
+            token_count: ending.usage.output_tokens,
+            ..NewMessage::text(inner.clock.new_id(), MessageRole::Assistant, "", now)
+        };
+        log.event_unfolded(ts, &ending.event(message_json(&assistant)))?;
+        log.event_unfolded(now.as_millisecond(), &RunEvent::Done(Done { status: ending.status }))?;
+        let (batch, events) = log.last_batch();
+        let ended = ending.status;
+        let settlement = Settlement {
+            status: ending.status,
+            error: ending.outcome.err(),
+            assistant: Some(assistant),
+            usage: ending.usage,
+            batch,
+            now,
+        };
+        point!("settle.before");
+        match retry(live, || inner.store.settle_turn(&log.held, &settlement)).await {
+            // A commit whose answer was lost looks like this when it is tried again.
+            Err(TurnError::Store(StoreError::Lost)) if self.is_ours(&log.held, &settlement).await => {}
+            settled => {
+                settled?;
+            }
+        }
+        point!("settle.after");
+        // Of a deleted conversation nobody is told any more, not even its end: a reader finds it gone.
+        let told =
+            if ended == RunStatus::Cancelled && self.is_gone(&log.held).await { Vec::new() } else { events };
+        log.publish(told, true);
+        point!("settle.published");
+        Ok(())
+    }
+
+    async fn is_gone(&self, held: &Held) -> bool {
+        let run = self.inner.store.get_run(&own_scope(held), held.lease.run).await;
+        matches!(run, Err(StoreError::NotFound))
+    }
+
+    async fn is_ours(&self, held: &Held, settlement: &Settlement) -> bool {
+        let run = self.inner.store.get_run(&own_scope(held), held.lease.run).await;
+        let ours = settlement.assistant.as_ref().map(|message| message.id);
+        run.is_ok_and(|run| run.status.is_settled() && run.assistant_message == ours)
+    }
+
+    /// As `settle_interrupted`, again and again until it is done, or another's: as long as this node has the run,
+    /// nobody else ends it.
+    pub(crate) async fn settle_left(&self, held: Held, reason: &str) {
+        loop {
+            match self.settle_interrupted(&held, reason).await {
+                Ok(()) | Err(TurnError::Store(StoreError::Lost)) => return,
+                Err(error) => {
+                    tracing::warn!(run = %held.lease.run, %error, "a left run could not be settled; trying again");
+                }
+            }
+            tokio::select! {
+                () = tokio::time::sleep(AGAIN) => {}
+                () = self.inner.draining.cancelled() => return,
+            }
+        }
+    }
+
+    /// Ends a run that its node left, with all that is in its log.
+    pub(crate) async fn settle_interrupted(&self, held: &Held, reason: &str) -> Result<(), TurnError> {
+        let store = &self.inner.store;
+        let (run, fold, place) = read_whole(&**store, held).await?;
+        let live = self.inner.live.run(held.lease.run);
+        let mut log = RunLog::going_on(self.clone(), *held, Arc::clone(&live), fold, place);
+        if place.1 == 0 {
+            // A log that was never begun begins like any other.
+            let first_message = match store.get_dispatch(held, 1).await {
+                Err(StoreError::NotFound) => None,
+                dispatch => dispatch?.conversation.first_message,
+            };
+            log.begin(self.inner.clock.now().as_millisecond(), &run, first_message)?;
+        }
+        let settled = self.settle(log, Ending::interrupted(reason), &live).await;
+        self.inner.live.stop_driving(held.lease.run);
+        settled
+    }
+}
+
+/// The server's own view of a run: all of its workspace.
+pub(crate) fn own_scope(held: &Held) -> Scope {
+    Scope {
+        workspace: held.workspace,
+        org: String::new(),
+        user: String::new(),
+        role: Role::Service,
+        key: None,
+        administers: false,
+    }
+}
+
+/// A run, the fold of its stored log, and where that ends: newest entry and newest event.
+async fn read_whole(store: &dyn Store, held: &Held) -> Result<(Run, Fold, (i64, i64)), TurnError> {
+    let (mut fold, mut last) = (Fold::default(), (0, 0));
+    loop {
+        let page = store.read_held(held, last.0, 1 << 20).await?;
+        if page.entries.is_empty() {
+            return Ok((page.run, fold, last));
+        }
+        for line in page.entries.iter().flat_map(|entries| entries.lines()) {
+            let entry = decode(line).map_err(|error| StoreError::Internal(error.to_string()))?;
+            last.0 = entry.n;
+            if let Some(seq) = entry.seq {
+                last.1 = seq;
+                let event = decode_event(entry.kind, entry.data.get())
+                    .map_err(|error| StoreError::Internal(error.to_string()))?;
+                fold.push(entry.ts, &event);
+            }
+        }
+    }
+}

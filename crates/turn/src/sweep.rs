@@ -1,0 +1,185 @@
+//! Keeping house: leases renewed, cancels heard, dead nodes' runs ended, queues moved, old logs folded away.
+
+use std::time::{Duration, Instant};
+
+use futures_util::{StreamExt as _, stream};
+use store::StoreError;
+use store::turns::{QueueStart, Waiting};
+use uuid::Uuid;
+
+use crate::Turns;
+use crate::error::TurnError;
+use crate::failpoint::point;
+use crate::settle::own_scope;
+
+/// How soon a cancel that came in at another node is acted on.
+const TICK: Duration = Duration::from_millis(500);
+/// How often dead nodes' runs and stuck queues are looked for.
+const SWEEP: Duration = Duration::from_secs(2);
+const EXPIRE: Duration = Duration::from_secs(60);
+const AT_ONCE: usize = 100;
+const SETTLE_AT_ONCE: usize = 8;
+
+fn ticks(period: Duration) -> tokio::time::Interval {
+    let mut tick = tokio::time::interval(period);
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+    tick
+}
+
+impl Turns {
+    pub(crate) fn keep_house(&self) {
+        let turns = self.clone();
+        self.inner.tasks.spawn(async move { turns.keep_leases().await });
+        let turns = self.clone();
+        self.inner.tasks.spawn(async move { turns.keep_sweeping().await });
+    }
+
+    async fn keep_leases(&self) {
+        let lease = Duration::from_secs(self.inner.limits.lease_seconds);
+        let mut renewed = Instant::now();
+        let mut tick = ticks(TICK);
+        loop {
+            tokio::select! {
+                _ = tick.tick() => {}
+                () = self.ended() => return,
+            }
+            let (asked, renew) = (Instant::now(), renewed.elapsed() >= lease / 3);
+            match tokio::time::timeout(lease / 3, self.beat(renew)).await {
+                Ok(Ok(())) if renew => renewed = asked,
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::warn!(%error, "the heartbeat failed"),
+                Err(_) => tracing::warn!("the heartbeat got no answer"),
+            }
+            // The lease is over: another node may have the runs by now.
+            if renewed.elapsed() > lease {
+                self.inner.live.lose_all();
+            }
+        }
+    }
+
+    /// Beside the heartbeats: what takes long here must not cost this node its own runs.
+    async fn keep_sweeping(&self) {
+        let mut expired = Instant::now();
+        let mut tick = ticks(SWEEP);
+        loop {
+            tokio::select! {
+                _ = tick.tick() => {}
+                () = self.ended() => return,
+            }
+            if let Err(error) = self.sweep().await {
+                tracing::warn!(%error, "the sweep failed");
+            }
+            if expired.elapsed() >= EXPIRE {
+                expired = Instant::now();
+                self.expire().await;
+            }
+        }
+    }
+
+    /// Draining, and nothing left to drive.
+    pub(crate) async fn ended(&self) {
+        self.inner.draining.cancelled().await;
+        self.inner.live.idle().await;
+    }
+
+    async fn beat(&self, renew: bool) -> Result<(), TurnError> {
+        let inner = &self.inner;
+        // Runs begun while the question is under way are not in its answer; only those from before count.
+        let driven = inner.live.driven();
+        if driven.is_empty() {
+            return Ok(());
+        }
+        let found = inner.store.system_heartbeat(inner.node, inner.limits.lease_seconds, renew).await?;
+        for held in found.held.iter().filter(|held| found.cancelled.contains(&held.lease.run)) {
+            let run = held.lease.run;
+            if let Err(StoreError::NotFound) = inner.store.get_run(&own_scope(held), run).await {
+                inner.live.hide(run);
+            }
+            inner.live.cancel(run);
+        }
+        for run in driven {
+            if !found.held.iter().any(|held| held.lease.run == run) {
+                inner.live.lose(run);
+            }
+        }
+        Ok(())
+    }
+
+    /// Something was deleted: its runs here end, and their readers get no more of it.
+    pub async fn notice_deletion(&self) {
+        if let Err(error) = self.beat(false).await {
+            tracing::warn!(%error, "the delete is heard at the next heartbeat");
+        }
+    }
+
+    /// Ends all that dead nodes left, and moves the queues.
+    pub(crate) async fn sweep(&self) -> Result<(), TurnError> {
+        let inner = &self.inner;
+        loop {
+            let taken =
+                inner.store.system_take_expired(inner.node, inner.limits.lease_seconds, AT_ONCE).await?;
+            let all = taken.len() < AT_ONCE;
+            let settling = stream::iter(taken).for_each_concurrent(SETTLE_AT_ONCE, async |held| {
+                point!("sweep.taken");
+                self.settle_left(held, "the node that ran it went away").await;
+                point!("sweep.settled");
+            });
+            settling.await;
+            if all {
+                break;
+            }
+        }
+        for waiting in inner.store.system_list_waiting(AT_ONCE).await? {
+            self.start_waiting(waiting).await;
+        }
+        Ok(())
+    }
+
+    /// Starts the next queued run of a conversation, if it is free.
+    pub(crate) async fn start_waiting(&self, waiting: Waiting) {
+        let inner = &self.inner;
+        if inner.draining.is_cancelled() {
+            return;
+        }
+        let start = QueueStart {
+            node: inner.node,
+            lease_seconds: inner.limits.lease_seconds,
+            branch: inner.clock.new_id(),
+            now: inner.clock.now(),
+        };
+        point!("queue.before");
+        match inner.store.start_queued(&waiting, &start).await {
+            Ok(Some((run, lease))) => {
+                point!("queue.started");
+                self.drive(store::turns::Held { workspace: waiting.workspace, lease }, &run);
+            }
+            Ok(None) => {}
+            Err(error) => tracing::warn!(%error, "a queued run could not be started; trying again later"),
+        }
+    }
+
+    /// A run that was just asked to make way, if this node has it.
+    pub(crate) async fn act_on_cancels(&self, workspace: Uuid, conversation: Uuid) {
+        if let Err(error) = self.beat(false).await {
+            tracing::warn!(%error, %workspace, %conversation, "the cancel is heard at the next heartbeat");
+        }
+        self.start_waiting(Waiting { workspace, conversation }).await;
+    }
+
+    async fn expire(&self) {
+        let inner = &self.inner;
+        let now = inner.clock.now();
+        let ttl = jiff::SignedDuration::from_secs(inner.limits.event_log_ttl_seconds as i64);
+        let Ok(before) = now.checked_sub(ttl) else { return };
+        loop {
+            match inner.store.system_expire(before, now, AT_ONCE).await {
+                Ok(AT_ONCE) => {}
+                Ok(_) => return,
+                Err(error) => {
+                    tracing::warn!(%error, "old logs could not be folded away");
+                    return;
+                }
+            }
+        }
+    }
+}

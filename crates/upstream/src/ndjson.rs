@@ -1,0 +1,251 @@
+//! What a sandbox's body means, without the network: bytes go in as they arrive, out come lines that were
+//! taken or rejected, and in the end exactly one outcome. Whatever is sent, memory stays bounded.
+
+use std::collections::HashSet;
+use std::hash::{BuildHasher as _, RandomState};
+
+use bytes::Bytes;
+use domain::line::{Line, LineSplitter, LineTooLong, parse};
+
+/// Body bytes a run may send.
+pub const MAX_RUN_BYTES: u64 = 64 * 1024 * 1024;
+/// Different step ids a run may use.
+pub const MAX_STEPS: usize = 10_000;
+/// This many rejected lines in a row end the run.
+pub const MAX_REJECTED_IN_A_ROW: u32 = 100;
+/// Of the lines after the terminal one, how many are kept, and how much of each.
+const IGNORED_KEPT: usize = 3;
+const IGNORED_BYTES: usize = 1024;
+const USE_FILES: &str = "Large results belong into files.";
+
+#[derive(Debug, Clone)]
+pub enum Received {
+    /// A good line, with its bytes as they came.
+    Line { line: Line, raw: Bytes },
+    /// Not forwarded; for the trace.
+    Rejected { raw: Bytes, reason: String },
+    /// What came after the terminal line: how many lines, and the beginnings of the first of them.
+    Ignored { count: u64, first: Vec<Bytes> },
+    /// Once, and nothing after it.
+    End(Outcome),
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome {
+    Result {
+        message: String,
+        ts: Option<i64>,
+    },
+    /// The sandbox's own error.
+    Error {
+        code: String,
+        message: String,
+        ts: Option<i64>,
+    },
+    /// An error of ours.
+    Failed {
+        code: FailureCode,
+        message: String,
+    },
+    Cancelled,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FailureCode {
+    Unreachable,
+    Timeout,
+    Protocol,
+    NoResult,
+}
+
+impl FailureCode {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Unreachable => "sandbox_unreachable",
+            Self::Timeout => "sandbox_timeout",
+            Self::Protocol => "sandbox_protocol",
+            Self::NoResult => "sandbox_no_result",
+        }
+    }
+}
+
+/// How the body came to its end.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Ending<'a> {
+    Whole,
+    /// With the reason.
+    Broken(&'a str),
+}
+
+pub(crate) struct Intake {
+    splitter: LineSplitter,
+    bytes: u64,
+    tally: Tally,
+}
+
+#[derive(Default)]
+struct Tally {
+    valid: u64,
+    rejected: u64,
+    rejected_in_a_row: u32,
+    steps: Steps,
+    ignored: u64,
+    ignored_first: Vec<Bytes>,
+    outcome: Option<Outcome>,
+}
+
+impl Intake {
+    pub(crate) fn new(max_line: usize) -> Self {
+        Self { splitter: LineSplitter::new(max_line), bytes: 0, tally: Tally::default() }
+    }
+
+    /// The outcome is known; more bytes would only be ignored.
+    pub(crate) fn is_decided(&self) -> bool {
+        self.tally.outcome.is_some()
+    }
+
+    pub(crate) fn take(&mut self, chunk: &[u8], out: &mut Vec<Received>) {
+        if self.tally.has_failed() {
+            return;
+        }
+        self.bytes += chunk.len() as u64;
+        self.splitter.push(chunk);
+        loop {
+            match self.splitter.next_line() {
+                Ok(Some(line)) => self.tally.line(line, out),
+                Ok(None) => break,
+                Err(too_long) => return self.tally.too_long(too_long),
+            }
+        }
+        if self.bytes > MAX_RUN_BYTES {
+            let limit = MAX_RUN_BYTES / (1024 * 1024);
+            self.tally.fail(format!("The sandbox sent more than {limit} MiB in one run. {USE_FILES}"));
+        }
+    }
+
+    /// The body is over, or nobody reads on: the last line counts without its newline.
+    pub(crate) fn end(&mut self, ending: Ending<'_>, out: &mut Vec<Received>) {
+        if !self.tally.has_failed() {
+            match self.splitter.finish() {
+                Ok(Some(line)) => self.tally.line(line, out),
+                Ok(None) => {}
+                Err(too_long) => self.tally.too_long(too_long),
+            }
+        }
+        self.tally.end(ending, out);
+    }
+}
+
+impl Tally {
+    fn has_failed(&self) -> bool {
+        matches!(self.outcome, Some(Outcome::Failed { .. }))
+    }
+
+    /// The first outcome stands.
+    fn fail(&mut self, message: String) {
+        self.outcome.get_or_insert(Outcome::Failed { code: FailureCode::Protocol, message });
+    }
+
+    fn too_long(&mut self, LineTooLong { max }: LineTooLong) {
+        self.fail(format!("The sandbox sent a line of more than {max} bytes (MAX_LINE_BYTES). {USE_FILES}"));
+    }
+
+    fn line(&mut self, line: &[u8], out: &mut Vec<Received>) {
+        match self.outcome {
+            None => {}
+            Some(Outcome::Failed { .. }) => return,
+            Some(_) => return self.ignore(line),
+        }
+        let raw = Bytes::copy_from_slice(line);
+        match parse(line) {
+            Ok(line) => self.good(line, raw, out),
+            Err(rejection) => self.reject(raw, rejection.to_string(), out),
+        }
+    }
+
+    fn good(&mut self, line: Line, raw: Bytes, out: &mut Vec<Received>) {
+        self.valid += 1;
+        self.rejected_in_a_row = 0;
+        match &line {
+            // A good line that is one too many: it is left out like a rejected one, yet the sandbox speaks
+            // the protocol, so it does not count towards giving up on it.
+            Line::Step(step) if !self.steps.admit(&step.id) => {
+                self.rejected += 1;
+                let reason = format!("too many steps: a run may have {MAX_STEPS}");
+                return out.push(Received::Rejected { raw, reason });
+            }
+            Line::Result { message, ts } => {
+                self.outcome = Some(Outcome::Result { message: message.clone(), ts: *ts });
+            }
+            Line::Error { code, message, ts } => {
+                let (code, message, ts) = (code.clone(), message.clone(), *ts);
+                self.outcome = Some(Outcome::Error { code, message, ts });
+            }
+            _ => {}
+        }
+        out.push(Received::Line { line, raw });
+    }
+
+    fn reject(&mut self, raw: Bytes, reason: String, out: &mut Vec<Received>) {
+        self.rejected += 1;
+        self.rejected_in_a_row += 1;
+        if self.rejected_in_a_row >= MAX_REJECTED_IN_A_ROW {
+            self.fail(format!(
+                "The sandbox sent {MAX_REJECTED_IN_A_ROW} lines in a row that are not of its protocol; \
+                 the last one: {reason}."
+            ));
+        }
+        out.push(Received::Rejected { raw, reason });
+    }
+
+    fn ignore(&mut self, raw: &[u8]) {
+        self.ignored += 1;
+        if self.ignored_first.len() < IGNORED_KEPT {
+            let kept = raw.len().min(IGNORED_BYTES);
+            self.ignored_first.push(Bytes::copy_from_slice(&raw[..kept]));
+        }
+    }
+
+    fn end(&mut self, ending: Ending<'_>, out: &mut Vec<Received>) {
+        if self.ignored > 0 {
+            let first = std::mem::take(&mut self.ignored_first);
+            out.push(Received::Ignored { count: self.ignored, first });
+        }
+        let outcome = self.outcome.take().unwrap_or_else(|| self.without_terminal(ending));
+        out.push(Received::End(outcome));
+    }
+
+    fn without_terminal(&self, ending: Ending<'_>) -> Outcome {
+        let how = match ending {
+            Ending::Whole => "ended its answer".to_owned(),
+            Ending::Broken(reason) => format!("broke off its answer ({reason})"),
+        };
+        let (code, what) = match (self.valid, self.rejected) {
+            (0, 0) => (FailureCode::Protocol, "without sending a line".to_owned()),
+            (0, bad) => (
+                FailureCode::Protocol,
+                format!("without one line of its protocol ({bad} rejected). Is this address a sandbox?"),
+            ),
+            (good, _) => (FailureCode::NoResult, format!("after {good} lines, before a result or an error")),
+        };
+        Outcome::Failed { code, message: format!("The sandbox {how} {what}") }
+    }
+}
+
+/// The different step ids so far, as hashes: their texts may be long, and a clash only lets one pass.
+#[derive(Default)]
+struct Steps {
+    seen: HashSet<u64>,
+    hasher: RandomState,
+}
+
+impl Steps {
+    fn admit(&mut self, id: &str) -> bool {
+        let hash = self.hasher.hash_one(id);
+        if self.seen.len() < MAX_STEPS {
+            self.seen.insert(hash);
+            return true;
+        }
+        self.seen.contains(&hash)
+    }
+}
