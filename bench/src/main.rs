@@ -1,5 +1,6 @@
-//! `make bench`: what the store's verbs and the API cost as history grows, on both databases in one run.
-//! In: sizes. Out: Markdown tables on stdout, progress on stderr. README.md says how to read it.
+//! `make bench`: what turns cost beside a bare relay and a typical app, and what the store's verbs and the API
+//! cost as history grows, on both databases in one run. In: which of them, sizes. Out: Markdown tables on stdout,
+//! progress on stderr. README.md says how to read it.
 
 mod corpus;
 mod http;
@@ -8,22 +9,28 @@ mod measure;
 mod place;
 mod report;
 mod threads;
+mod turns;
 mod verbs;
 
 use std::io::Write as _;
 use std::path::PathBuf;
 
+use anyhow::Context as _;
 use clap::{Arg, Command, value_parser};
 
 use crate::measure::Pace;
 use crate::place::Database;
+
+const WHAT: [&str; 2] = ["turns", "store"];
 
 /// Lengths of the one thread that grows.
 const THREADS: [usize; 3] = [10, 1_000, 10_000];
 
 fn arguments() -> Command {
     Command::new("threadkeep-bench")
-        .about("Measures the store and the API as history grows")
+        .about("Measures turns, and the store and the API as history grows")
+        .args_conflicts_with_subcommands(true)
+        .arg(Arg::new("what").value_parser(WHAT).num_args(..).help("What is measured; without it everything"))
         .arg(
             Arg::new("conversations")
                 .long("conversations")
@@ -43,17 +50,47 @@ fn arguments() -> Command {
             Arg::new("server")
                 .long("server")
                 .value_parser(value_parser!(PathBuf))
-                .help("The threadkeep binary; without it the HTTP rows are left out"),
+                .help("The threadkeep binary; without it turns and the HTTP rows are left out"),
+        )
+        .arg(
+            Arg::new("node")
+                .long("node")
+                .value_parser(value_parser!(PathBuf))
+                .help("The folder with the installed Node peer; without it that peer is left out"),
+        )
+        .subcommand(
+            Command::new("relay")
+                .hide(true)
+                .about("Serves as the bare relay; the benchmark starts it by itself")
+                .arg(Arg::new("sandbox").long("sandbox").required(true))
+                .arg(Arg::new("file").long("file").required(true).value_parser(value_parser!(PathBuf))),
         )
 }
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let given = arguments().get_matches();
+    if let Some(("relay", given)) = given.subcommand() {
+        let (sandbox, file) = (given.get_one::<String>("sandbox"), given.get_one::<PathBuf>("file"));
+        let (sandbox, file) = sandbox.zip(file).context("the relay needs a sandbox and a file")?;
+        return turns::relay::run(sandbox, file).await;
+    }
     let sizes: Vec<usize> =
         given.get_many::<u32>("conversations").unwrap_or_default().map(|size| *size as usize).collect();
     let pace = Pace::new(given.get_one("seconds").copied().unwrap_or(8));
-    run(&sizes, pace, given.get_one::<PathBuf>("server")).await
+    let server = given.get_one::<PathBuf>("server");
+    let what: Vec<&str> = given.get_many::<String>("what").unwrap_or_default().map(String::as_str).collect();
+    let wanted = |name: &str| what.is_empty() || what.contains(&name);
+    if wanted("turns")
+        && let Some(server) = server
+    {
+        let node = given.get_one::<PathBuf>("node").map(PathBuf::as_path);
+        turns::run(&turns::Plan { server, node, pace }).await?;
+    }
+    if wanted("store") {
+        run(&sizes, pace, server).await?;
+    }
+    Ok(())
 }
 
 async fn run(sizes: &[usize], pace: Pace, server: Option<&PathBuf>) -> anyhow::Result<()> {

@@ -125,7 +125,7 @@ pub async fn load(databases: &[Database]) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn make_workspaces(store: &dyn Store) -> anyhow::Result<()> {
+pub async fn make_workspaces(store: &dyn Store) -> anyhow::Result<()> {
     for (id, member) in [(corpus::WORKSPACE, corpus::MEMBER), (corpus::HOSTED, corpus::HOST)] {
         let admin = Scope { workspace: id, ..corpus::scope(corpus::ADMIN, Role::Admin) };
         let workspace = Workspace {

@@ -25,7 +25,7 @@ const AT_MS: i64 = 1_795_000_000_000;
 pub struct Grown {
     store: Arc<dyn Store>,
     length: usize,
-    ids: Vec<Uuid>,
+    pub ids: Vec<Uuid>,
     appended: AtomicU64,
 }
 
@@ -111,7 +111,7 @@ async fn run(thread: &Grown, task: Task, round: usize) -> anyhow::Result<()> {
         Task::Newest(limit) => (Window::Newest { limit }, limit.min(thread.length)),
         Task::Whole => (Window::All, thread.length),
     };
-    let read = thread.store.get_thread(&admin(), id, Some(window)).await?;
+    let read = thread.store.get_thread(&admin(), id, Some(window).into()).await?;
     ensure!(read.messages.len() == wanted, "{} messages instead of {wanted}", read.messages.len());
     Ok(())
 }

@@ -96,7 +96,7 @@ async fn run(subject: &Subject<'_>, task: &Task, round: usize) -> anyhow::Result
             ensure!(page.items.len() == *rows, "{} rows instead of {rows}", page.items.len());
         }
         Task::Retrieve { window, messages } => {
-            let thread = store.get_thread(&admin, pick(&subject.long, round)?, Some(*window)).await?;
+            let thread = store.get_thread(&admin, pick(&subject.long, round)?, Some(*window).into()).await?;
             ensure!(thread.messages.len() == *messages, "{} messages", thread.messages.len());
         }
         Task::Append => {

@@ -1,0 +1,172 @@
+//! The bare relay: what a turn costs when next to nothing is promised. It forwards the request to the sandbox,
+//! reads its lines, sends the deltas on, and at the end, before the last event, commits two rows: what was said and
+//! what was answered. One writer, group commit, `synchronous = FULL`. No sign-in, no log, no resume.
+
+use std::convert::Infallible;
+use std::io::Write as _;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use bytes::Bytes;
+use futures_util::stream;
+use http_body_util::{BodyExt as _, Full, StreamBody};
+use hyper::body::{Frame, Incoming};
+use hyper::service::service_fn;
+use hyper::{Request, Response, Uri};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rusqlite::{Connection, OpenFlags};
+use serde::Deserialize;
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+
+#[derive(Deserialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+enum Line {
+    Delta { text: String },
+    Result { message: String },
+}
+
+struct Relay {
+    client: Client<HttpConnector, Full<Bytes>>,
+    sandbox: Uri,
+    saves: mpsc::UnboundedSender<Save>,
+}
+
+struct Save {
+    said: String,
+    answered: String,
+    saved: oneshot::Sender<()>,
+}
+
+/// Serves until it is killed; says its address first.
+pub async fn run(sandbox: &str, file: &Path) -> anyhow::Result<()> {
+    let (saves, queue) = mpsc::unbounded_channel();
+    let db = open(file)?;
+    let writer = std::thread::spawn(move || write(&db, queue));
+    let mut connector = HttpConnector::new();
+    connector.set_nodelay(true);
+    let client = Client::builder(TokioExecutor::new()).build(connector);
+    let relay = Arc::new(Relay { client, sandbox: format!("{sandbox}/stream").parse()?, saves });
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    writeln!(std::io::stdout(), "http://{}", listener.local_addr()?)?;
+    let mut connections = JoinSet::new();
+    while !writer.is_finished() {
+        let (stream, _) = listener.accept().await?;
+        stream.set_nodelay(true)?;
+        let relay = Arc::clone(&relay);
+        let service = service_fn(move |request| turn(Arc::clone(&relay), request));
+        let serving =
+            hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
+        connections.spawn(async move { serving.await.is_ok() });
+        while connections.try_join_next().is_some() {}
+    }
+    anyhow::bail!("the relay's writer has ended")
+}
+
+fn open(file: &Path) -> anyhow::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
+    let db = Connection::open_with_flags(file, flags)?;
+    db.execute_batch(
+        "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; \
+         CREATE TABLE said (id INTEGER PRIMARY KEY, role TEXT NOT NULL, text TEXT NOT NULL)",
+    )?;
+    Ok(db)
+}
+
+/// What has gathered while the last commit was under way shares the next one.
+fn write(db: &Connection, mut queue: mpsc::UnboundedReceiver<Save>) -> rusqlite::Result<()> {
+    let mut saves = Vec::new();
+    while queue.blocking_recv_many(&mut saves, 256) > 0 {
+        let transaction = db.unchecked_transaction()?;
+        let mut insert = db.prepare_cached("INSERT INTO said (role, text) VALUES (?1, ?2)")?;
+        for save in &saves {
+            insert.execute(("user", &save.said))?;
+            insert.execute(("assistant", &save.answered))?;
+        }
+        transaction.commit()?;
+        for save in saves.drain(..) {
+            let _ = save.saved.send(());
+        }
+    }
+    Ok(())
+}
+
+type Answer = Response<http_body_util::combinators::UnsyncBoxBody<Bytes, Infallible>>;
+
+async fn turn(relay: Arc<Relay>, request: Request<Incoming>) -> anyhow::Result<Answer> {
+    let said = request.into_body().collect().await?.to_bytes();
+    let forwarded = Request::post(relay.sandbox.clone())
+        .header("content-type", "application/json")
+        .body(Full::new(said.clone()))?;
+    let upstream = relay.client.request(forwarded).await?.into_body();
+    let said = String::from_utf8(said.into())?;
+    let under_way =
+        UnderWay { relay, upstream, held: Vec::new(), said, answered: String::new(), over: false };
+    let frames = stream::unfold(under_way, |mut under_way| async move {
+        // An upstream that fails ends the stream early, which the load client notices.
+        let bytes = under_way.next().await.ok()??;
+        Some((Ok::<_, Infallible>(Frame::data(bytes)), under_way))
+    });
+    let body = StreamBody::new(frames).boxed_unsync();
+    Ok(Response::builder().header("content-type", "text/event-stream").body(body)?)
+}
+
+struct UnderWay {
+    relay: Arc<Relay>,
+    upstream: Incoming,
+    held: Vec<u8>,
+    said: String,
+    answered: String,
+    over: bool,
+}
+
+impl UnderWay {
+    async fn next(&mut self) -> anyhow::Result<Option<Bytes>> {
+        let mut out = Vec::new();
+        while !self.over && out.is_empty() {
+            let frame = self.upstream.frame().await.context("the sandbox ended early")??;
+            if let Some(data) = frame.data_ref() {
+                self.held.extend_from_slice(data);
+                self.lines(&mut out)?;
+            }
+            if self.over {
+                self.save().await?;
+                out.extend_from_slice(b"event: done\ndata: {}\n\n");
+            }
+        }
+        Ok((!out.is_empty()).then(|| out.into()))
+    }
+
+    fn lines(&mut self, out: &mut Vec<u8>) -> anyhow::Result<()> {
+        let mut start = 0;
+        while let Some(length) = self.held[start..].iter().position(|byte| *byte == b'\n') {
+            match serde_json::from_slice(&self.held[start..start + length])? {
+                Line::Delta { text } => {
+                    self.answered.push_str(&text);
+                    out.extend_from_slice(b"event: delta\ndata: {\"text\":");
+                    serde_json::to_writer(&mut *out, &text)?;
+                    out.extend_from_slice(b"}\n\n");
+                }
+                Line::Result { message } => {
+                    self.answered.push_str(&message);
+                    self.over = true;
+                }
+            }
+            start += length + 1;
+        }
+        self.held.drain(..start);
+        Ok(())
+    }
+
+    async fn save(&mut self) -> anyhow::Result<()> {
+        let (saved, waiting) = oneshot::channel();
+        let (said, answered) = (std::mem::take(&mut self.said), std::mem::take(&mut self.answered));
+        let sent = self.relay.saves.send(Save { said, answered, saved });
+        sent.ok().context("the writer has ended")?;
+        Ok(waiting.await?)
+    }
+}
