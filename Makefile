@@ -18,14 +18,14 @@ check: ## format and lints
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets $(if $(CI),--locked) -- -D warnings
 
-# ARGS=turns or ARGS=store measures one of the two. Streams that are held open need two files each.
-bench: ## measure turns beside their peers, and the store at growing sizes, on both databases
+# ARGS=turns measures turns instead. Streams that are held open need two files each.
+bench: ## measure the store at growing sizes, on both databases; ARGS=turns: turns beside their peers
 	@scripts/setup test
 	cargo build --release -p threadkeep-server --bin threadkeep
 	cargo build --release -p threadkeep-bench
 	ulimit -n "$$(ulimit -Hn)"; scripts/postgres run --durable -- cargo run --release -p threadkeep-bench -- \
 		--server "$${CARGO_TARGET_DIR:-target}/release/threadkeep" \
-		$$(bench/peers/install node) $(ARGS)
+		$(if $(findstring turns,$(ARGS)),$$(bench/peers/install node)) $(ARGS)
 
 # The web app is part of the server's binary, so it is built first.
 web:
