@@ -15,7 +15,10 @@ async fn open_runs(backend: Backend) -> Option<()> {
     world.play(wait_after(vec![], &gate, "Done."));
     world.play(hang_after(vec![]));
     let first = world.begin_async(&json!({ "message": "one" })).await;
+    // Each has its own script, in the order they reach the sandbox.
+    world.sandbox.request(0).await.unwrap();
     world.begin_async(&json!({ "message": "two" })).await;
+    world.sandbox.request(1).await.unwrap();
     // A queued one is open, too.
     world
         .begin_async(&json!({ "conversation": first["conversation"], "message": "q", "on_busy": "enqueue" }))
