@@ -253,6 +253,8 @@ async fn the_queue_moves_on_after_a_failure(backend: Backend) -> Option<()> {
     let world = World::start(backend).await?;
     world.play(hang_after(vec![]));
     let first = world.begin_async(&json!({ "message": "one" })).await;
+    // Scripts go by connection: the first must have its own before the next is set.
+    world.sandbox.request(0).await.unwrap();
     let second = world.begin_async(&queued(&first["conversation"], "two", "enqueue")).await;
     world.play(crate::scripts::bytes("nonsense"));
     let third = world.begin_async(&queued(&first["conversation"], "three", "enqueue")).await;
