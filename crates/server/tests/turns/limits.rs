@@ -61,6 +61,7 @@ async fn open_streams(backend: Backend) -> Option<()> {
         assert_eq!((&answer.body["limit"], answer.header("retry-after")), (&json!(2), "1"));
     }
     assert_eq!(world.count().await, before, "refused before anything is written");
+    world.sandbox.request(0).await.unwrap();
     assert_eq!(world.sandbox.requests().len(), 1);
     // What asks for no stream is not refused for it.
     world.begin_async(&json!({ "message": "three" })).await;
