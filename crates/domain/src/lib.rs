@@ -14,6 +14,7 @@ pub mod json;
 pub mod limits;
 pub mod line;
 pub mod message;
+pub mod model;
 pub mod run;
 pub mod scope;
 pub mod search;
