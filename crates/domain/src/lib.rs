@@ -3,6 +3,7 @@
 
 pub mod answer;
 pub mod audit;
+pub mod budget;
 pub mod context;
 pub mod conversation;
 pub mod entry;
@@ -15,12 +16,14 @@ pub mod limits;
 pub mod line;
 pub mod message;
 pub mod model;
+pub mod prompt;
 pub mod run;
 pub mod scope;
 pub mod search;
 pub mod secret;
 pub mod tab;
 pub mod time;
+pub mod tool;
 pub mod window;
 pub mod wire;
 pub mod workspace;

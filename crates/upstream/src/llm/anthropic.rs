@@ -1,6 +1,8 @@
 //! Anthropic's Messages: a prompt as a request, named events back. Kinds of events and blocks that are not known are
 //! passed over. The API's version is a setting, for it decides what a request may hold.
 
+use std::collections::BTreeSet;
+
 use domain::model::{
     Ask, CallPart, Dialect, Finish, ModelEvent, ModelFault, Prompt, Said, ToolSpec, keepable,
 };
@@ -93,8 +95,23 @@ pub fn request(ask: &Ask, version: &str) -> Value {
     }
     if !ask.tools.is_empty() {
         body["tools"] = ask.tools.iter().map(tool).collect();
+    } else if let Some(called) = called(&ask.prompt) {
+        // A history with calls is refused unless their tools are told; none of them is to be called.
+        body["tools"] = called;
+        body["tool_choice"] = json!({ "type": "none" });
     }
     body
+}
+
+/// The tools that a prompt has calls of.
+fn called(prompt: &Prompt) -> Option<Value> {
+    let calls = prompt.messages.iter().filter_map(|said| match said {
+        Said::Assistant { calls, .. } => Some(calls),
+        _ => None,
+    });
+    let names: BTreeSet<&str> = calls.flatten().map(|call| call.name.as_str()).collect();
+    let tools = names.iter().map(|name| json!({ "name": name, "input_schema": { "type": "object" } }));
+    (!names.is_empty()).then(|| tools.collect())
 }
 
 fn tool(spec: &ToolSpec) -> Value {

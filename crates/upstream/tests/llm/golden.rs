@@ -74,7 +74,11 @@ fn held(name: &str, body: &Value) {
 
 #[test]
 fn requests_are_as_they_were() {
-    for (name, ask) in [("everything", everything()), ("plain", plain())] {
+    for (name, ask) in [
+        ("everything", everything()),
+        ("plain", plain()),
+        ("last_round", Ask { tools: vec![], ..everything() }),
+    ] {
         held(&format!("{name}.openai.json"), &openai::request(&ask));
         held(&format!("{name}.anthropic.json"), &anthropic::request(&ask, anthropic::VERSION));
     }
