@@ -29,7 +29,7 @@ pub struct Entry {
 }
 
 /// Every kind of entry; the events first.
-pub const KINDS: [&str; 17] = [
+pub const KINDS: [&str; 18] = [
     "turn",
     "delta",
     "reasoning",
@@ -47,6 +47,7 @@ pub const KINDS: [&str; 17] = [
     "note",
     "dispatch",
     "ignored",
+    "tool_output",
 ];
 
 #[derive(Debug, thiserror::Error)]
@@ -66,6 +67,7 @@ pub enum Trace {
     Note { text: String },
     Dispatch(Dispatch),
     Ignored(Ignored),
+    ToolOutput(ToolOutput),
 }
 
 /// A sandbox's log line.
@@ -102,6 +104,14 @@ pub struct Ignored {
     pub line: String,
 }
 
+/// The whole of a result that was cut.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ToolOutput {
+    pub id: String,
+    pub round: u32,
+    pub output: String,
+}
+
 impl Trace {
     pub fn rejected(line: &[u8], why: &impl std::fmt::Display) -> Self {
         Self::Rejected(Rejected { line: kept(line), reason: why.to_string() })
@@ -118,6 +128,7 @@ impl Trace {
             Self::Note { .. } => "note",
             Self::Dispatch(_) => "dispatch",
             Self::Ignored(_) => "ignored",
+            Self::ToolOutput(_) => "tool_output",
         }
     }
 }

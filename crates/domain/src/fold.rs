@@ -75,6 +75,11 @@ impl Fold {
         }
     }
 
+    /// What there is so far.
+    pub fn blocks(&self) -> &[Block] {
+        &self.blocks
+    }
+
     /// The run has ended: what is open stays unfinished for good.
     pub fn finish(mut self) -> Vec<Block> {
         for block in &mut self.blocks {

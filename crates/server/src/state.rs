@@ -10,6 +10,7 @@ use domain::time::Clock;
 use store::Store;
 use tokio_util::task::TaskTracker;
 use turn::Turns;
+use upstream::llm::models::Models;
 use uuid::Uuid;
 
 use crate::auth::token::TokenRules;
@@ -19,6 +20,7 @@ pub struct App {
     pub store: Arc<dyn Store>,
     pub clock: Arc<dyn Clock>,
     pub turns: Turns,
+    pub models: Arc<Models>,
     pub limits: Limits,
     pub tokens: TokenRules,
     /// Signs cookies and URLs.

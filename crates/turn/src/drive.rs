@@ -4,8 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use domain::conversation::Mode;
 use domain::run::{OnDisconnect, Run};
-use store::turns::{Held, Waiting};
+use store::turns::{Dispatch, Held, Waiting};
 
 use crate::Turns;
 use crate::error::TurnError;
@@ -53,8 +54,26 @@ impl Turns {
             policy: run.on_disconnect,
             grace: Duration::from_secs(inner.limits.disconnect_grace_seconds),
         };
-        let ending = self.run_in_sandbox(&mut log, &dispatch, stop).await?;
+        let ending = match runner(&dispatch) {
+            Runner::Model => self.run_with_model(&mut log, &dispatch, stop).await?,
+            Runner::Sandbox => self.run_in_sandbox(&mut log, &dispatch, stop).await?,
+        };
         self.settle(log, ending, live).await
+    }
+}
+
+/// What executes a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Runner {
+    Sandbox,
+    Model,
+}
+
+/// The mode decides: of the turn, else the one last used in the conversation.
+fn runner(dispatch: &Dispatch) -> Runner {
+    match dispatch.turn.mode.or(dispatch.conversation.mode) {
+        Some(Mode::Ask) => Runner::Model,
+        Some(Mode::Agent | Mode::TaskFlow) | None => Runner::Sandbox,
     }
 }
 

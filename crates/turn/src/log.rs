@@ -53,6 +53,10 @@ impl RunLog {
         Self { turns, held, live, fold, next_entry, next_seq, pending }
     }
 
+    pub(crate) fn live(&self) -> &LiveRun {
+        &self.live
+    }
+
     /// The first event of every run.
     pub(crate) fn begin(&mut self, ts: i64, run: &Run, first_message: Option<Uuid>) -> Result<(), TurnError> {
         let turn = Turn {

@@ -31,16 +31,24 @@ pub(crate) struct Ending {
     /// The terminal line's own time, where it had one.
     ts: Option<i64>,
     usage: Usage,
+    /// The message's own, as a JSON object.
+    metadata: Option<String>,
 }
 
 impl Ending {
     pub(crate) fn succeeded(message: String, ts: Option<i64>) -> Self {
-        Self { status: RunStatus::Succeeded, outcome: Ok(message), ts, usage: Usage::default() }
+        Self {
+            status: RunStatus::Succeeded,
+            outcome: Ok(message),
+            ts,
+            usage: Usage::default(),
+            metadata: None,
+        }
     }
 
     fn unsuccessful(status: RunStatus, code: &str, message: impl Into<String>) -> Self {
         let error = RunError { code: code.into(), message: message.into() };
-        Self { status, outcome: Err(error), ts: None, usage: Usage::default() }
+        Self { status, outcome: Err(error), ts: None, usage: Usage::default(), metadata: None }
     }
 
     pub(crate) fn failed(code: &str, message: impl Into<String>) -> Self {
@@ -57,6 +65,14 @@ impl Ending {
 
     pub(crate) fn interrupted(message: &str) -> Self {
         Self::unsuccessful(RunStatus::Interrupted, "interrupted", message)
+    }
+
+    pub(crate) fn with_usage(self, usage: Usage) -> Self {
+        Self { usage, ..self }
+    }
+
+    pub(crate) fn with_metadata(self, metadata: String) -> Self {
+        Self { metadata: Some(metadata), ..self }
     }
 
     fn event(&self, assistant: Option<domain::event::Raw>) -> RunEvent {
@@ -86,6 +102,7 @@ impl Turns {
             sources: sources_json(&content),
             content,
             token_count: ending.usage.output_tokens,
+            metadata: ending.metadata.clone().unwrap_or_else(|| "{}".into()),
             ..NewMessage::text(inner.clock.new_id(), MessageRole::Assistant, "", now)
         };
         log.event_unfolded(ts, &ending.event(message_json(&assistant)))?;

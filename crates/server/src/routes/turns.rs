@@ -226,6 +226,14 @@ impl From<TurnError> for Problem {
             .at(At::header("Idempotency-Key")),
             TurnError::TooManyRuns { limit } => too_many("too_many_runs", "runs", limit),
             TurnError::TooManyStreams { limit } => too_many("too_many_streams", "streams", limit),
+            TurnError::TooLong { limit } => Self::new(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "message_too_long",
+                "The message is too long",
+                format!("The message does not fit into the {limit} characters that a model is sent; shorten it or attach it as a file."),
+            )
+            .at(At::pointer("/message"))
+            .with("limit", limit),
             TurnError::Draining => Self::unavailable("The server is stopping; try again shortly.", 1),
             TurnError::Store(error) => error.into(),
         }

@@ -1,0 +1,200 @@
+//! A run by a model: the thread goes out within its budget, words come back and become events, calls are announced,
+//! stored, made on the server and answered, round by round. What to do next is decided in `domain::tool`; here it is
+//! done.
+
+mod material;
+mod round;
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use domain::budget::{Fitted, fit};
+use domain::entry::{Dispatch as Sent, Trace};
+use domain::event::{RunEvent, Text};
+use domain::model::{Ask, Finish, Gathered, ModelEvent, ModelFault, ToolSpec};
+use domain::run::Usage;
+use domain::tool::{Next, next};
+use futures_util::StreamExt as _;
+use serde_json::json;
+use store::turns::Dispatch;
+use upstream::llm::models::Found;
+
+use crate::Turns;
+use crate::drive::Stop;
+use crate::error::TurnError;
+use crate::log::RunLog;
+use crate::settle::Ending;
+use crate::tools::{Place, Tool};
+
+/// What ends a run before it has come to its own end.
+pub(crate) enum Halt {
+    Ending(Ending),
+    Error(TurnError),
+}
+
+impl From<TurnError> for Halt {
+    fn from(error: TurnError) -> Self {
+        Self::Error(error)
+    }
+}
+
+impl From<ModelFault> for Halt {
+    fn from(fault: ModelFault) -> Self {
+        Self::Ending(Ending::failed(fault.kind.code(), fault.message))
+    }
+}
+
+type Stopping<'s> = Pin<&'s mut (dyn Future<Output = Result<Ending, TurnError>> + Send)>;
+
+/// A run by a model while it is under way.
+struct ModelRun<'r> {
+    turns: &'r Turns,
+    log: &'r mut RunLog,
+    stop: Stopping<'r>,
+    place: Place,
+    /// The model's whole name.
+    name: String,
+    model: Found,
+    tools: Vec<Arc<dyn Tool>>,
+    specs: Vec<ToolSpec>,
+    material: material::Thread,
+    used: Usage,
+}
+
+impl Turns {
+    /// Runs until the model has answered or `stop` ends it. What was received is stored before more is asked for.
+    pub(crate) async fn run_with_model(
+        &self,
+        log: &mut RunLog,
+        dispatch: &Dispatch,
+        stop: Stop,
+    ) -> Result<Ending, TurnError> {
+        let mut stop = std::pin::pin!(stop.wait());
+        let mut run = match self.prepare(log, dispatch, stop.as_mut()).await {
+            Ok(run) => run,
+            Err(Halt::Ending(ending)) => return Ok(ending),
+            Err(Halt::Error(error)) => return Err(error),
+        };
+        let ending = match run.converse().await {
+            Ok(ending) | Err(Halt::Ending(ending)) => ending,
+            Err(Halt::Error(error)) => return Err(error),
+        };
+        let metadata = json!({ "model": run.name, "context_from": run.material.first_sent() });
+        Ok(ending.with_usage(run.used).with_metadata(metadata.to_string()))
+    }
+
+    async fn prepare<'r>(
+        &'r self,
+        log: &'r mut RunLog,
+        dispatch: &Dispatch,
+        mut stop: Stopping<'r>,
+    ) -> Result<ModelRun<'r>, Halt> {
+        let inner = &self.inner;
+        let name = match &dispatch.conversation.model {
+            Some(chosen) => chosen.clone(),
+            None => until(&mut stop, inner.models.default_model()).await?,
+        };
+        let model = inner.models.find(&name)?;
+        let tools: Vec<Arc<dyn Tool>> =
+            inner.tools.iter().filter(|tool| tool.is_read_only()).cloned().collect();
+        let specs = tools.iter().map(|tool| tool.spec()).collect();
+        let material = material::Thread::read(self, log, dispatch).await?;
+        let place = Place {
+            workspace: log.held.workspace,
+            conversation: dispatch.run.conversation,
+            run: log.held.lease.run,
+            user: dispatch.conversation.owner.clone(),
+        };
+        let used = Usage::default();
+        Ok(ModelRun { turns: self, log, stop, place, name, model, tools, specs, material, used })
+    }
+
+    pub(crate) fn now(&self) -> i64 {
+        self.inner.clock.now().as_millisecond()
+    }
+}
+
+impl ModelRun<'_> {
+    async fn converse(&mut self) -> Result<Ending, Halt> {
+        let rounds = u32::try_from(self.turns.inner.limits.max_tool_rounds).unwrap_or(u32::MAX);
+        for round in 1.. {
+            let offered = if round <= rounds { self.specs.clone() } else { Vec::new() };
+            let answer = self.ask(round, offered.clone()).await?;
+            match next(answer, &offered, round) {
+                Next::Answer(text) => return Ok(Ending::succeeded(text, None)),
+                Next::Round(planned) => self.make_calls(round, planned).await?,
+                Next::Failed(fault) => return Err(fault.into()),
+                Next::Exhausted => break,
+            }
+        }
+        let message = format!("the model went on calling tools after {rounds} rounds and gave no answer");
+        Ok(Ending::failed("tool_rounds_exhausted", message))
+    }
+
+    /// One call of the model, its words streamed into the log.
+    async fn ask(&mut self, round: u32, tools: Vec<ToolSpec>) -> Result<Gathered, Halt> {
+        let budget = self.turns.inner.limits.context_budget_chars as usize;
+        let fitted = fit(self.material.with(self.log.fold.blocks()), self.material.from, budget);
+        self.tell(round, &fitted)?;
+        self.material.from = fitted.from;
+        // What is sent is known before it is.
+        self.log.flush().await?;
+        let ask = Ask {
+            model: self.model.name.clone(),
+            prompt: fitted.prompt,
+            tools,
+            max_tokens: None,
+            verbatim: None,
+        };
+        let mut stream = self.model.model.stream(ask);
+        let (mut gathered, before) = (Gathered::default(), self.used);
+        while let Some(batch) = until(&mut self.stop, stream.next()).await? {
+            for event in batch {
+                self.hear(&event)?;
+                gathered.push(&event);
+            }
+            // Counted as it goes: whatever ends the run, what was used is known.
+            self.used.input_tokens = before.input_tokens + gathered.usage.input_tokens;
+            self.used.output_tokens = before.output_tokens + gathered.usage.output_tokens;
+            self.log.flush().await?;
+        }
+        let note = match &gathered.end {
+            Some(Ok(Finish::Length)) => Some("the model stopped at its limit: the answer is cut"),
+            Some(Ok(Finish::Refused)) => Some("the model refused, or its provider did"),
+            _ => None,
+        };
+        if let Some(note) = note {
+            self.log.trace(self.turns.now(), &Trace::Note { text: note.into() })?;
+        }
+        Ok(gathered)
+    }
+
+    fn hear(&mut self, event: &ModelEvent) -> Result<(), TurnError> {
+        let now = self.turns.now();
+        match event {
+            ModelEvent::Text(text) => self.log.event(now, &RunEvent::Delta(Text { text: text.clone() })),
+            ModelEvent::Reasoning(text) => {
+                self.log.event(now, &RunEvent::Reasoning(Text { text: text.clone() }))
+            }
+            ModelEvent::Call(_) | ModelEvent::Usage(_) | ModelEvent::End(_) => Ok(()),
+        }
+    }
+
+    /// What this call of the model is given, for the trace.
+    fn tell(&mut self, round: u32, fitted: &Fitted) -> Result<(), TurnError> {
+        let now = self.turns.now();
+        let sent = Sent { messages: self.material.ids(fitted.from), cuts: self.material.cuts(fitted) };
+        self.log.trace(now, &Trace::Dispatch(sent))?;
+        let text = format!("call {round} of the model {}", self.name);
+        self.log.trace(now, &Trace::Note { text })
+    }
+}
+
+/// Waits for something of somebody else's, or for the run's end.
+async fn until<T>(stop: &mut Stopping<'_>, work: impl Future<Output = T>) -> Result<T, Halt> {
+    tokio::select! {
+        biased;
+        stopped = stop => Err(stopped.map_or_else(Halt::Error, Halt::Ending)),
+        done = work => Ok(done),
+    }
+}
