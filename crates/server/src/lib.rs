@@ -7,6 +7,7 @@ pub mod cli;
 pub mod config;
 mod etag;
 mod extract;
+mod gateway;
 mod host;
 pub mod jsonapi;
 mod limit;

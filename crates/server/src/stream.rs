@@ -9,7 +9,7 @@ use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use domain::run::Run;
-use domain::wire::{Wire, render};
+use domain::wire::{Renderer, Wire};
 use futures_util::stream;
 use turn::Follower;
 
@@ -22,6 +22,7 @@ const RECHECK: Duration = Duration::from_secs(30);
 struct Reader {
     follower: Follower,
     wire: Wire,
+    renderer: Renderer,
     caller: Caller,
     named: Named,
     checked: Instant,
@@ -42,7 +43,7 @@ impl Reader {
                 Ok(Ok(Some(events))) => {
                     let mut out = Vec::with_capacity(events.iter().map(|event| event.data.len() + 64).sum());
                     for event in &events {
-                        render(self.wire, event.seq, event.ts, event.kind, &event.data, &mut out);
+                        self.renderer.push(event.seq, event.ts, event.kind, &event.data, &mut out);
                     }
                     if !out.is_empty() {
                         return Some(out.into());
@@ -59,8 +60,9 @@ impl Reader {
 }
 
 /// The response that streams a run to its caller.
-pub fn respond(follower: Follower, wire: Wire, caller: Caller, named: Named, run: &Run) -> Response {
-    let reader = Reader { follower, wire, caller, named, checked: Instant::now() };
+pub fn respond(mut follower: Follower, wire: Wire, caller: Caller, named: Named, run: &Run) -> Response {
+    let renderer = Renderer::after(wire, if wire.looks_back() { follower.rewind() } else { 0 });
+    let reader = Reader { follower, wire, renderer, caller, named, checked: Instant::now() };
     let bytes = stream::unfold(reader, |mut reader| async move {
         let next = reader.next().await?;
         Some((Ok::<_, Infallible>(next), reader))

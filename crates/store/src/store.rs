@@ -15,7 +15,7 @@ use domain::conversation::{
     Write,
 };
 use domain::message::{Message, NewMessage, Window};
-use domain::run::{Lease, Run, StartTurn, TurnMessage};
+use domain::run::{Lease, Run, StartTurn, TurnMessage, Usage};
 use domain::scope::{Role, Scope};
 use domain::workspace::{ApiKey, KeyGrant, Member, Membership, Workspace, WorkspacePatch};
 use futures_util::stream::BoxStream;
@@ -217,6 +217,9 @@ pub trait Store: Send + Sync {
     /// Ends a run: status, assistant message, counters, terminal events and the release, in one transaction.
     /// `Lost` unless it is under way with this fence.
     async fn settle_turn(&self, held: &Held, settlement: &Settlement) -> Result<Run>;
+
+    /// Counts what a run under way has used beside its own calls. `Lost` unless it is under way with this fence.
+    async fn count_usage(&self, held: &Held, usage: Usage) -> Result<()>;
 
     // ---- runs ----
 

@@ -5,6 +5,7 @@ pub mod api_keys;
 pub mod audit;
 pub mod branches;
 pub mod conversations;
+pub mod gateway;
 pub mod health;
 pub mod home;
 pub mod members;

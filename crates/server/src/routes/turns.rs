@@ -64,7 +64,7 @@ pub struct AcceptedTurn {
 
 /// Starts a turn and streams it, or with `Prefer: respond-async` answers with its ids.
 #[utoipa::path(post, path = "/v1/turns", operation_id = "create_turn", tag = "turns", request_body = TurnRequest,
-    params(("wire" = Option<String>, Query, description = "`envelope` or `ndjson`"), ("workspace" = Option<Uuid>, Query),
+    params(("wire" = Option<String>, Query, description = "`envelope`, `ndjson`, `openai` or `anthropic`"), ("workspace" = Option<Uuid>, Query),
         ("Idempotency-Key" = Option<String>, Header), ("Prefer" = Option<String>, Header)),
     responses((status = 200, description = "The run's events", content_type = "text/event-stream", body = String),
         (status = 202, description = "Accepted, with `Prefer: respond-async`", body = AcceptedTurn),

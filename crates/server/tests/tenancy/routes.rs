@@ -157,6 +157,15 @@ pub fn table() -> Vec<Row> {
         Row::new(M::POST, "/v1/runs/{id}/cancel", Item),
         Row::new(M::GET, "/v1/runs/{id}/trace", Item).queries(&["", "limit=1"]),
         Row::new(M::GET, "/v1/agent/{workspace}/{run}/config", Run),
+        Row::new(M::GET, "/v1/models", Own),
+        Row::new(M::POST, "/v1/chat/completions", Own).body(|_| {
+            let messages = json!([{ "role": "user", "content": "think 1 word" }]);
+            json!({ "model": "demo/assistant", "messages": messages })
+        }),
+        Row::new(M::POST, "/v1/messages", Own).body(|_| {
+            let messages = json!([{ "role": "user", "content": "think 1 word" }]);
+            json!({ "model": "demo/assistant", "max_tokens": 100, "messages": messages })
+        }),
     ]
 }
 

@@ -18,6 +18,7 @@ mod disconnecting;
 mod endings;
 mod envelope;
 mod first_turn;
+mod gateway;
 mod idempotency;
 mod limits;
 mod lines;

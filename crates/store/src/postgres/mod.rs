@@ -15,6 +15,7 @@ mod runs;
 mod search;
 mod transaction;
 mod turn;
+mod usage;
 mod workspaces;
 
 use async_trait::async_trait;
@@ -24,7 +25,7 @@ use domain::conversation::{
     Write,
 };
 use domain::message::NewMessage;
-use domain::run::{Lease, Run, StartTurn, TurnMessage};
+use domain::run::{Lease, Run, StartTurn, TurnMessage, Usage};
 use domain::scope::{Role, Scope};
 use domain::secret::Secret;
 use domain::workspace::{ApiKey, KeyGrant, Member, Membership, Workspace, WorkspacePatch};
@@ -278,6 +279,11 @@ impl Store for PostgresStore {
     async fn settle_turn(&self, held: &Held, settlement: &Settlement) -> Result<Run> {
         let settings = Settings::workspace(held.workspace).seeing_all();
         transaction!(self.database, begin_write, settings, |tx| turn::settle(tx, held, settlement))
+    }
+
+    async fn count_usage(&self, held: &Held, usage: Usage) -> Result<()> {
+        let settings = Settings::workspace(held.workspace).seeing_all();
+        transaction!(self.database, begin_write, settings, |tx| usage::count(tx, held, usage))
     }
 
     async fn get_run(&self, scope: &Scope, run: Uuid) -> Result<Run> {

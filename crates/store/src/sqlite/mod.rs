@@ -13,6 +13,7 @@ mod readers;
 mod runs;
 mod search;
 mod turn;
+mod usage;
 mod workspaces;
 mod writer;
 
@@ -25,7 +26,7 @@ use domain::conversation::{
     Write,
 };
 use domain::message::NewMessage;
-use domain::run::{Lease, Run, StartTurn, TurnMessage};
+use domain::run::{Lease, Run, StartTurn, TurnMessage, Usage};
 use domain::scope::{Role, Scope};
 use domain::workspace::{ApiKey, KeyGrant, Member, Membership, Workspace, WorkspacePatch};
 use futures_util::stream::BoxStream;
@@ -282,6 +283,11 @@ impl Store for SqliteStore {
     async fn settle_turn(&self, held: &Held, settlement: &Settlement) -> Result<Run> {
         let (held, settlement) = (*held, settlement.clone());
         self.writer.write(Durability::Full, move |db| turn::settle(db, &held, &settlement)).await
+    }
+
+    async fn count_usage(&self, held: &Held, usage: Usage) -> Result<()> {
+        let held = *held;
+        self.writer.write(Durability::Full, move |db| usage::count(db, &held, usage)).await
     }
 
     async fn get_run(&self, scope: &Scope, run: Uuid) -> Result<Run> {

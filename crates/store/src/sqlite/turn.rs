@@ -323,12 +323,12 @@ pub(super) fn get_dispatch(db: &Connection, held: &Held, replay: usize) -> Resul
 
 pub(super) fn settle(db: &Connection, held: &Held, settlement: &Settlement) -> Result<Run> {
     let error = settlement.error.as_ref();
-    let settled: Option<(Option<Uuid>, i64)> = db
+    let settled: Option<(Option<Uuid>, i64, i64)> = db
         .prepare_cached(
             "UPDATE runs SET status = ?4, ended_at = ?5, lease_until = NULL, error_code = ?6, error_message = ?7, \
-             assistant_message_id = ?8, input_tokens = ?9, output_tokens = ?10 \
+             assistant_message_id = ?8, input_tokens = input_tokens + ?9, output_tokens = output_tokens + ?10 \
              WHERE workspace_id = ?1 AND id = ?2 AND fence = ?3 AND status = 'running' \
-             RETURNING conversation_id, branch",
+             RETURNING conversation_id, branch, input_tokens + output_tokens",
         )?
         .query_row(
             params![
@@ -343,14 +343,14 @@ pub(super) fn settle(db: &Connection, held: &Held, settlement: &Settlement) -> R
                 settlement.usage.input_tokens,
                 settlement.usage.output_tokens,
             ],
-            |row| Ok((row.get(0)?, row.get(1)?)),
+            |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
         )
         .optional()?;
     debug_assert!(settlement.status.is_settled() && RunStatus::Running.may_become(settlement.status));
-    let (conversation, branch) = settled.ok_or(StoreError::Lost)?;
+    let (conversation, branch, tokens) = settled.ok_or(StoreError::Lost)?;
     log::insert(db, held, &settlement.batch)?;
     if let (Some(conversation), Some(assistant)) = (conversation, &settlement.assistant) {
-        add_answer(db, held, conversation, branch, assistant, settlement)?;
+        add_answer(db, held, (conversation, branch), assistant, tokens, settlement.now)?;
     }
     runs::by_id(db, held.workspace, held.lease.run)
 }
@@ -359,10 +359,10 @@ pub(super) fn settle(db: &Connection, held: &Held, settlement: &Settlement) -> R
 fn add_answer(
     db: &Connection,
     held: &Held,
-    conversation: Uuid,
-    branch: i64,
+    (conversation, branch): (Uuid, i64),
     assistant: &NewMessage,
-    settlement: &Settlement,
+    tokens: i64,
+    now: Timestamp,
 ) -> Result<()> {
     let scope = own_scope(held.workspace);
     let lineage = branches::lineage(db, &scope, conversation, branch)?;
@@ -375,8 +375,7 @@ fn add_answer(
     };
     let (mut thread, pk) = found.ok_or(StoreError::NotFound)?;
     let shown = thread.message_count;
-    let tokens = settlement.usage.input_tokens + settlement.usage.output_tokens;
-    thread.note_message(assistant.id, false, &plain_text(&assistant.content), tokens, settlement.now);
+    thread.note_message(assistant.id, false, &plain_text(&assistant.content), tokens, now);
     thread.message_count = if branches::current(db, &scope, conversation)? == branch { seq } else { shown };
     conversations::save(db, pk, &thread)
 }
