@@ -1,7 +1,9 @@
 //! Words and pure rules of Threadkeep. No I/O, no async, no SQL, no HTTP: what is here can be
 //! tested with a table, and every other crate may rely on it.
 
+pub mod agent;
 pub mod answer;
+pub mod approval;
 pub mod audit;
 pub mod budget;
 pub mod context;

@@ -2,12 +2,15 @@
 //! stored, made on the server and answered, round by round. What to do next is decided in `domain::tool`; here it is
 //! done.
 
+mod agent;
 mod material;
+mod people;
 mod round;
 
 use std::pin::Pin;
 use std::sync::Arc;
 
+use domain::agent::{Agent, AgentSettings};
 use domain::budget::{Fitted, fit};
 use domain::entry::{Dispatch as Sent, Trace};
 use domain::event::{RunEvent, Text};
@@ -26,10 +29,20 @@ use crate::log::RunLog;
 use crate::settle::Ending;
 use crate::tools::{Place, Tool};
 
+/// What is to be run.
+pub(crate) struct Job<'d> {
+    pub(crate) dispatch: &'d Dispatch,
+    pub(crate) agent: Option<Agent>,
+    /// Another node began it, and left it waiting for a person.
+    pub(crate) goes_on: bool,
+}
+
 /// What ends a run before it has come to its own end.
 pub(crate) enum Halt {
     Ending(Ending),
     Error(TurnError),
+    /// It waits for a person, and this node is to stop: the next one goes on with it.
+    Left,
 }
 
 impl From<TurnError> for Halt {
@@ -57,56 +70,62 @@ struct ModelRun<'r> {
     model: Found,
     tools: Vec<Arc<dyn Tool>>,
     specs: Vec<ToolSpec>,
+    agent: AgentSettings,
     material: material::Thread,
     used: Usage,
 }
 
 impl Turns {
     /// Runs until the model has answered or `stop` ends it. What was received is stored before more is asked for.
+    /// `None` when it is left for another node.
     pub(crate) async fn run_with_model(
         &self,
         log: &mut RunLog,
-        dispatch: &Dispatch,
+        job: Job<'_>,
         stop: Stop,
-    ) -> Result<Ending, TurnError> {
+    ) -> Result<Option<Ending>, TurnError> {
         let mut stop = std::pin::pin!(stop.wait());
-        let mut run = match self.prepare(log, dispatch, stop.as_mut()).await {
+        let goes_on = job.goes_on;
+        let mut run = match self.prepare(log, job, stop.as_mut()).await {
             Ok(run) => run,
-            Err(Halt::Ending(ending)) => return Ok(ending),
+            Err(Halt::Ending(ending)) => return Ok(Some(ending)),
             Err(Halt::Error(error)) => return Err(error),
+            Err(Halt::Left) => return Ok(None),
         };
-        let ending = match run.converse().await {
+        let ending = match run.converse(goes_on).await {
             Ok(ending) | Err(Halt::Ending(ending)) => ending,
             Err(Halt::Error(error)) => return Err(error),
+            Err(Halt::Left) => return Ok(None),
         };
         let metadata = json!({ "model": run.name, "context_from": run.material.first_sent() });
-        Ok(ending.with_usage(run.used).with_metadata(metadata.to_string()))
+        Ok(Some(ending.with_usage(run.used).with_metadata(metadata.to_string())))
     }
 
     async fn prepare<'r>(
         &'r self,
         log: &'r mut RunLog,
-        dispatch: &Dispatch,
+        Job { dispatch, agent, .. }: Job<'_>,
         mut stop: Stopping<'r>,
     ) -> Result<ModelRun<'r>, Halt> {
         let inner = &self.inner;
-        let name = match &dispatch.conversation.model {
-            Some(chosen) => chosen.clone(),
+        let chosen = self.chosen_model(log, dispatch, agent.as_ref()).await?;
+        let name = match chosen {
+            Some(chosen) => chosen,
             None => until(&mut stop, inner.models.default_model()).await?,
         };
         let model = inner.models.find(&name)?;
-        let tools: Vec<Arc<dyn Tool>> =
-            inner.tools.iter().filter(|tool| tool.is_read_only()).cloned().collect();
-        let specs = tools.iter().map(|tool| tool.spec()).collect();
-        let material = material::Thread::read(self, log, dispatch).await?;
+        let (tools, specs) = self.tools_of(agent.as_ref());
+        let system = agent::system(agent.as_ref());
+        let material = material::Thread::read(self, log, dispatch, system).await?;
         let place = Place {
             workspace: log.held.workspace,
             conversation: dispatch.run.conversation,
             run: log.held.lease.run,
             user: dispatch.conversation.owner.clone(),
         };
+        let agent = agent.map(|agent| agent.settings).unwrap_or_default();
         let used = Usage::default();
-        Ok(ModelRun { turns: self, log, stop, place, name, model, tools, specs, material, used })
+        Ok(ModelRun { turns: self, log, stop, place, name, model, tools, specs, agent, material, used })
     }
 
     pub(crate) fn now(&self) -> i64 {
@@ -115,9 +134,11 @@ impl Turns {
 }
 
 impl ModelRun<'_> {
-    async fn converse(&mut self) -> Result<Ending, Halt> {
+    async fn converse(&mut self, goes_on: bool) -> Result<Ending, Halt> {
         let rounds = u32::try_from(self.turns.inner.limits.max_tool_rounds).unwrap_or(u32::MAX);
-        for round in 1.. {
+        let rounds = self.agent.max_rounds.map_or(rounds, |own| own.min(rounds));
+        let first = if goes_on { self.go_on().await? + 1 } else { 1 };
+        for round in first.. {
             let offered = if round <= rounds { self.specs.clone() } else { Vec::new() };
             let answer = self.ask(round, offered.clone()).await?;
             match next(answer, &offered, round) {

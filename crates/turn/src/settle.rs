@@ -195,7 +195,7 @@ pub(crate) fn own_scope(held: &Held) -> Scope {
 }
 
 /// A run, the fold of its stored log, and where that ends: newest entry and newest event.
-async fn read_whole(store: &dyn Store, held: &Held) -> Result<(Run, Fold, (i64, i64)), TurnError> {
+pub(crate) async fn read_whole(store: &dyn Store, held: &Held) -> Result<(Run, Fold, (i64, i64)), TurnError> {
     let (mut fold, mut last) = (Fold::default(), (0, 0));
     loop {
         let page = store.read_held(held, last.0, 1 << 20).await?;

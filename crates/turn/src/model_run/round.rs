@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::entry::{ToolOutput, Trace};
-use domain::event::{RunEvent, Source, Sources, ToolCalls, ToolResult};
+use domain::event::{RunEvent, Source, Sources, ToolCall, ToolCalls, ToolResult};
+use domain::message::Block;
 use domain::model::keepable;
 use domain::tool::{Planned, clip};
 use futures_util::StreamExt as _;
@@ -32,6 +33,15 @@ impl ModelRun<'_> {
         // From here on it is known that they may have been made.
         self.log.flush().await?;
         point!("tools.announced");
+        let asks = |planned: &Planned| planned.args.is_ok() && self.agent.asks_for(&planned.call.name);
+        let (asking, free): (Vec<Planned>, Vec<Planned>) = planned.into_iter().partition(asks);
+        let asked = self.ask_people(round, &asking).await?;
+        self.make_all(round, free).await?;
+        self.hear_people(round, asked).await
+    }
+
+    /// Makes calls in parallel, each within its time.
+    pub(super) async fn make_all(&mut self, round: u32, planned: Vec<Planned>) -> Result<(), Halt> {
         let patience = Duration::from_secs(self.turns.inner.limits.tool_timeout_seconds);
         let mut under_way: FuturesUnordered<_> =
             planned.into_iter().map(|planned| self.making(planned, patience)).collect();
@@ -41,6 +51,23 @@ impl ModelRun<'_> {
             self.log.flush().await?;
         }
         Ok(())
+    }
+
+    /// Ends a call that is not made.
+    pub(super) fn end_call(&mut self, round: u32, call: ToolCall, reason: String) -> Result<(), TurnError> {
+        self.record(round, Ended { id: call.id, name: call.name, outcome: Err(reason) })
+    }
+
+    /// Ends a call of which nobody knows whether it was made.
+    pub(super) fn end_unknown(&mut self, round: u32, id: &str) -> Result<(), TurnError> {
+        let name = self.log.fold.blocks().iter().find_map(|block| match block {
+            Block::ToolCall { id: own, name, round: at, .. } if own == id && *at == round => {
+                Some(name.clone())
+            }
+            _ => None,
+        });
+        let (name, outcome) = (name.unwrap_or_default(), Err("interrupted".to_owned()));
+        self.record(round, Ended { id: id.to_owned(), name, outcome })
     }
 
     fn making(&self, planned: Planned, patience: Duration) -> impl Future<Output = Ended> + Send + 'static {
