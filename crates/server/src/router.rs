@@ -12,8 +12,8 @@ use crate::extract::caller::authenticate;
 use crate::jsonapi::schema::{ErrorsDocument, ProblemDocument};
 use crate::problem::{self, Problem};
 use crate::routes::{
-    agent, api_keys, audit, branches, conversations, gateway as models, health, home, members, openapi, runs,
-    session, turns, workspaces,
+    agent, agents, api_keys, approvals, audit, branches, conversations, gateway as models, health, home,
+    members, openapi, runs, session, turns, workspaces,
 };
 use crate::state::AppState;
 use crate::{gateway, host, observe};
@@ -65,11 +65,14 @@ fn guarded() -> OpenApiRouter<AppState> {
         .routes(routes!(branches::fork))
         .routes(routes!(branches::list))
         .routes(routes!(branches::select))
+        .routes(routes!(agents::list, agents::create))
+        .routes(routes!(agents::show, agents::update, agents::remove))
         .routes(routes!(turns::create))
         .routes(routes!(runs::show, runs::edit))
         .routes(routes!(runs::events))
         .routes(routes!(runs::cancel))
         .routes(routes!(runs::trace))
+        .routes(routes!(approvals::list, approvals::decide))
         .routes(routes!(runs::of_conversation))
         .routes(routes!(runs::queue))
         .routes(routes!(runs::clear_lock))

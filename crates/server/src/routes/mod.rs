@@ -1,7 +1,9 @@
 //! One file per resource, one function per endpoint: extract, one call, shape the reply.
 
 pub mod agent;
+pub mod agents;
 pub mod api_keys;
+pub mod approvals;
 pub mod audit;
 pub mod branches;
 pub mod conversations;

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
+use super::agents::{check_model, given};
 use crate::extract::paging::{List, pairs};
 use crate::extract::{Caller, JsonBody, Named, Paging};
 use crate::problem::Problem;
@@ -26,6 +27,9 @@ pub struct WorkspaceView {
     /// What new conversations start as: `private` or `workspace`.
     #[schema(value_type = String, example = "private")]
     default_visibility: Visibility,
+    /// The model of conversations and agents that name none, where it was chosen; not in lists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model: Option<String>,
 }
 
 #[derive(Debug, Deserialize, ToSchema)]
@@ -42,6 +46,10 @@ pub struct UpdateWorkspace {
     name: Option<String>,
     #[schema(value_type = Option<String>)]
     default_visibility: Option<Visibility>,
+    /// As `provider/model`; null is the server's own choice.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<String>)]
+    model: Option<Option<String>>,
 }
 
 pub(super) fn shape(workspace: Workspace, role: Role) -> WorkspaceView {
@@ -51,6 +59,7 @@ pub(super) fn shape(workspace: Workspace, role: Role) -> WorkspaceView {
         org_id: workspace.org,
         role,
         default_visibility: workspace.default_visibility,
+        model: None,
     }
 }
 
@@ -132,7 +141,8 @@ pub async fn show(
 ) -> Result<Response, Problem> {
     let scope = caller.scope(Named(Some(path_id(&id)?))).await?;
     let workspace = app.store.find_workspace(&scope).await?.ok_or_else(Problem::not_found)?;
-    Ok(axum::Json(shape(workspace, scope.role)).into_response())
+    let model = app.store.get_workspace_model(&scope).await?;
+    Ok(axum::Json(WorkspaceView { model, ..shape(workspace, scope.role) }).into_response())
 }
 
 /// Renames a workspace or changes what new conversations start as.
@@ -149,9 +159,14 @@ pub async fn update(
     if let Some(name) = &body.name {
         check_name(name)?;
     }
+    if let Some(model) = &body.model {
+        check_model(model.as_deref())?;
+        app.store.set_workspace_model(&scope, model.as_deref()).await?;
+    }
     let patch = WorkspacePatch { name: body.name, default_visibility: body.default_visibility };
     let workspace = app.store.update_workspace(&scope, &patch, app.clock.now()).await?;
-    Ok(axum::Json(shape(workspace, scope.role)).into_response())
+    let model = app.store.get_workspace_model(&scope).await?;
+    Ok(axum::Json(WorkspaceView { model, ..shape(workspace, scope.role) }).into_response())
 }
 
 /// Removes a workspace; with `cascade=true` its conversations go with it.

@@ -95,7 +95,7 @@ async fn twins(
 
 async fn refused(server: &TestServer, row: &Row, who: &Who, victim: &Ids) {
     let namings: &[Naming] = match row.kind {
-        Kind::List | Kind::Item => &[Naming::Not, Naming::Parameter, Naming::Header],
+        Kind::List | Kind::Item | Kind::Shared => &[Naming::Not, Naming::Parameter, Naming::Header],
         _ => &[Naming::Not],
     };
     for naming in namings {
@@ -152,7 +152,7 @@ async fn foreign(server: &TestServer, row: &Row, who: &Who, victim: &Ids) {
                 harmless(server, row, Naming::Home, who, victim).await;
             }
         }
-        Kind::Item => {
+        Kind::Item | Kind::Shared => {
             for naming in [Naming::Parameter, Naming::Header] {
                 twins(server, row, naming, who, pair, 404).await;
             }
@@ -176,8 +176,10 @@ async fn mate(server: &TestServer, row: &Row, who: &Who, victim: &Ids) {
         (Kind::Run, _) => twins(server, row, Naming::Not, who, pair, 401).await,
         (Kind::Workspace, true) => twins(server, row, Naming::Not, who, pair, 403).await,
         (Kind::Workspace, false) => harmless(server, row, Naming::Not, who, victim).await,
-        (Kind::List | Kind::Item, true) => twins(server, row, Naming::Parameter, who, pair, 403).await,
-        (Kind::List, false) => harmless(server, row, Naming::Parameter, who, victim).await,
+        (Kind::List | Kind::Item | Kind::Shared, true) => {
+            twins(server, row, Naming::Parameter, who, pair, 403).await
+        }
+        (Kind::List | Kind::Shared, false) => harmless(server, row, Naming::Parameter, who, victim).await,
         (Kind::Item, false) => {
             for naming in [Naming::Parameter, Naming::Header] {
                 twins(server, row, naming, who, pair, 404).await;
@@ -220,8 +222,11 @@ async fn the_victims_own_admin_may_do_all_of_it(backend: Backend) {
             is_key: false,
         };
         let before = victim.view(&server).await;
-        let naming =
-            if matches!(row.kind, Kind::List | Kind::Item) { Naming::Parameter } else { Naming::Not };
+        let naming = if matches!(row.kind, Kind::List | Kind::Item | Kind::Shared) {
+            Naming::Parameter
+        } else {
+            Naming::Not
+        };
         let answer = send(&server, row, row.queries[row.queries.len() - 1], naming, &boss, &victim.ids).await;
         assert!((200..300).contains(&answer.status), "{}: {answer:?}", row.name());
         let about_victim = !matches!(row.kind, Kind::Own | Kind::Person);

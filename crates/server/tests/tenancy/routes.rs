@@ -21,6 +21,8 @@ pub enum Kind {
     Workspace,
     /// A thing in the path, in the workspace that a parameter or a header names.
     Item,
+    /// A thing in the path that every member of its workspace may see.
+    Shared,
     /// A run's own, for its sandbox: nobody else's credential opens it.
     Run,
 }
@@ -46,6 +48,10 @@ pub struct Ids {
     /// A run of the conversation that has ended, and one that waits.
     pub settled: String,
     pub queued: String,
+    /// One under way, and a call of it that waits for a person.
+    pub running: String,
+    pub approval: String,
+    pub agent: String,
     pub key: String,
     pub user: String,
 }
@@ -78,6 +84,8 @@ impl Row {
             path if path.starts_with("/v1/api-keys") => &ids.key,
             path if path.ends_with("/restore") => &ids.deleted,
             "/v1/runs/{id}/events" | "/v1/runs/{id}/trace" => &ids.settled,
+            "/v1/runs/{id}/approvals" => &ids.running,
+            path if path.starts_with("/v1/agents") => &ids.agent,
             path if path.starts_with("/v1/runs") => &ids.queued,
             _ => &ids.conversation,
         };
@@ -92,7 +100,7 @@ const CONVERSATIONS: &str = "/v1/chat-conversations";
 const CONVERSATION: &str = "/v1/chat-conversations/{id}";
 
 pub fn table() -> Vec<Row> {
-    use Kind::{Item, List, Open, Own, Person, Run, Workspace};
+    use Kind::{Item, List, Open, Own, Person, Run, Shared, Workspace};
     use Method as M;
     vec![
         Row::new(M::GET, "/", Open),
@@ -157,6 +165,16 @@ pub fn table() -> Vec<Row> {
         Row::new(M::POST, "/v1/runs/{id}/cancel", Item),
         Row::new(M::GET, "/v1/runs/{id}/trace", Item).queries(&["", "limit=1"]),
         Row::new(M::GET, "/v1/agent/{workspace}/{run}/config", Run),
+        Row::new(M::GET, "/v1/runs/{id}/approvals", Item),
+        Row::new(M::POST, "/v1/runs/{id}/approvals", Item)
+            .body(|ids| json!({ "id": ids.approval, "approve": true })),
+        Row::new(M::GET, "/v1/agents", List).queries(&["", "limit=1"]),
+        Row::new(M::POST, "/v1/agents", List)
+            .admin()
+            .body(|ids| json!({ "name": "Planted", "workspace": ids.workspace })),
+        Row::new(M::GET, "/v1/agents/{id}", Shared),
+        Row::new(M::PATCH, "/v1/agents/{id}", Item).admin().body(|_| json!({ "name": "Taken over" })),
+        Row::new(M::DELETE, "/v1/agents/{id}", Item).admin(),
         Row::new(M::GET, "/v1/models", Own),
         Row::new(M::POST, "/v1/chat/completions", Own).body(|_| {
             let messages = json!([{ "role": "user", "content": "think 1 word" }]);

@@ -1,12 +1,19 @@
 //! A victim with something to lose, and everyone who must not get at it.
 //! `Victim::view` is all that the victim sees, for comparing before and after.
 
+use domain::approval::Approval;
+use domain::event::ToolCall;
+use domain::grant::{Grant, GrantKind};
 use domain::message::{MessageRole, NewMessage};
+use domain::run::Lease;
 use domain::scope::{Role, Scope};
+use domain::secret::Secret;
 use domain::time::{Clock as _, SystemClock};
 use jsonwebtoken::{EncodingKey, Header, encode};
 use reqwest::Method;
 use serde_json::json;
+use serde_json::value::to_raw_value;
+use store::turns::Held;
 use testkit::sandbox::{Action, ScriptedSandbox};
 use testkit::server::{JWT_SECRET, TestCaller, TestServer, token};
 
@@ -57,6 +64,9 @@ pub fn absent() -> Ids {
         message: id(),
         settled: id(),
         queued: id(),
+        running: id(),
+        approval: id(),
+        agent: id(),
         key: id(),
         user: format!("nobody-{}", id()),
     }
@@ -80,13 +90,13 @@ async fn turn(owner: &TestCaller<'_>, workspace: &str, conversation: &str) -> (S
 }
 
 /// A run that has ended, one that is under way for good, and one that waits behind it. Out: the first with its
-/// message, and the last.
+/// message, and the other two.
 async fn runs(
     owner: &TestCaller<'_>,
     sandbox: &ScriptedSandbox,
     workspace: &str,
     conversation: &str,
-) -> [String; 3] {
+) -> [String; 4] {
     let answer = Action::Line(json!({ "type": "result", "message": format!("Your {THREAD_WORD}") }));
     let open = || Action::Headers("200 OK", Vec::new());
     let before = sandbox.requests().len();
@@ -95,10 +105,24 @@ async fn runs(
     let (settled, message) = turn(owner, workspace, conversation).await;
     // Its events end with it.
     expect(&get(owner, &format!("/v1/runs/{settled}/events?workspace={workspace}")).await, 200, "");
-    turn(owner, workspace, conversation).await;
+    let (running, _) = turn(owner, workspace, conversation).await;
     sandbox.request(before + 1).await.unwrap();
     let (queued, _) = turn(owner, workspace, conversation).await;
-    [settled, message, queued]
+    [settled, message, running, queued]
+}
+
+/// A call of a run under way that waits for a person. The run is known by the token that its sandbox was given.
+async fn approval(server: &TestServer, sandbox: &ScriptedSandbox) -> String {
+    let envelope = sandbox.requests().pop().unwrap().body;
+    let token = envelope["config_token"].as_str().unwrap();
+    let secret = Secret::new("the server's own secret, also longer than 32 bytes");
+    let grant = Grant::open(token, GrantKind::Config, &secret).unwrap();
+    let lease = Lease { run: grant.run, fence: grant.fence };
+    let call = ToolCall { id: "a".into(), name: THREAD_WORD.into(), args: to_raw_value(&json!({})).unwrap() };
+    let approval = Approval { id: SystemClock.new_id(), round: 1, call, decision: None, started: false };
+    let held = Held { workspace: grant.workspace, lease };
+    server.store().add_approvals(&held, std::slice::from_ref(&approval)).await.unwrap();
+    approval.id.to_string()
 }
 
 impl Victim {
@@ -130,8 +154,25 @@ impl Victim {
         }
         expect(&delete(&as_owner, &format!("/v1/chat-conversations/{deleted}")).await, 204, "");
         let (key, _) = key(server, &boss, &workspace, "service").await;
-        let [settled, message, queued] = runs(&as_owner, sandbox, &workspace, &conversation).await;
-        let ids = Ids { workspace, conversation, deleted, message, settled, queued, key, user: owner_id };
+        let [settled, message, running, queued] = runs(&as_owner, sandbox, &workspace, &conversation).await;
+        let approval = approval(server, sandbox).await;
+        let body = json!({ "name": format!("The {SPACE_WORD}"), "workspace": workspace });
+        let agent = post(&as_boss, "/v1/agents", body).await;
+        expect(&agent, 201, "");
+        let agent = agent.body["id"].as_str().unwrap().to_owned();
+        let ids = Ids {
+            workspace,
+            conversation,
+            deleted,
+            message,
+            settled,
+            queued,
+            running,
+            approval,
+            agent,
+            key,
+            user: owner_id,
+        };
         Self { ids, boss, owner }
     }
 
@@ -146,12 +187,13 @@ impl Victim {
     /// As `view`, where some of it may be gone.
     pub async fn view_or_refusals(&self, server: &TestServer) -> Vec<String> {
         let (boss, owner) = (server.caller(&self.boss), server.caller(&self.owner));
-        let Ids { workspace, conversation, .. } = &self.ids;
+        let Ids { workspace, conversation, running, .. } = &self.ids;
         let mut view = Vec::new();
         for path in [
             format!("/v1/workspaces/{workspace}"),
             format!("/v1/workspaces/{workspace}/members"),
             format!("/v1/api-keys?workspace={workspace}"),
+            format!("/v1/agents?workspace={workspace}"),
             format!("/v1/audit?limit=100&workspace={workspace}"),
         ] {
             view.push(get(&boss, &path).await);
@@ -163,6 +205,7 @@ impl Victim {
             format!("/v1/chat-conversations/{conversation}/runs?workspace={workspace}"),
             format!("/v1/chat-conversations/{conversation}/queue?workspace={workspace}"),
             format!("/v1/chat-conversations/{conversation}/branches?workspace={workspace}"),
+            format!("/v1/runs/{running}/approvals?workspace={workspace}"),
         ] {
             view.push(get(&owner, &path).await);
         }
@@ -264,8 +307,9 @@ async fn foreigners(server: &TestServer, tag: &str) -> Vec<Who> {
 
 /// Whether an answer gives away anything of the victim's that this class may not know.
 pub fn leaks(class: Class, ids: &Ids, text: &str) -> bool {
-    let thread = [THREAD_WORD, &ids.conversation, &ids.deleted, &ids.message, &ids.settled, &ids.queued];
-    let space = [SPACE_WORD, &ids.workspace, &ids.key, &ids.user];
+    let thread =
+        [THREAD_WORD, &ids.conversation, &ids.deleted, &ids.message, &ids.settled, &ids.queued, &ids.running];
+    let space = [SPACE_WORD, &ids.workspace, &ids.key, &ids.user, &ids.agent];
     let holds = |words: &[&str]| words.iter().any(|word| text.contains(word));
     holds(&thread) || (class == Class::Foreign && holds(&space))
 }

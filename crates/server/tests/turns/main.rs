@@ -10,6 +10,7 @@
 
 mod accepting;
 mod agent;
+mod agents;
 mod ask;
 mod bad_input;
 mod branches;

@@ -22,6 +22,7 @@ macro_rules! on_both {
     };
 }
 
+mod approvals;
 mod branches;
 mod leases;
 mod life;

@@ -1,0 +1,107 @@
+//! Agents and the workspace's model, over HTTP: what they may be, and what a run makes of them.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use testkit::server::Backend;
+
+use crate::world::{World, refused, stories};
+
+stories!(an_agents_life, what_an_agent_may_not_be, which_model_is_taken, an_agents_runner_wins);
+
+async fn make(world: &World, body: Value) -> Value {
+    let made = world.send(Method::POST, "/v1/agents", Some(&body)).await;
+    assert_eq!(made.status, 201, "{}", made.text);
+    made.body
+}
+
+async fn an_agents_life(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let body = json!({ "name": "Helper", "instructions": "Be brief.", "model": "demo/assistant", "runner": "model",
+        "tools": ["search_pages", { "mcp": "files", "allow": ["read"] }, { "composio": "mail" }],
+        "approval": ["save_to_table"], "max_rounds": 3 });
+    let made = make(&world, body.clone()).await;
+    for (name, value) in body.as_object().unwrap() {
+        assert_eq!(&made[name], value, "{name}");
+    }
+    let path = format!("/v1/agents/{}", made["id"].as_str().unwrap());
+    assert_eq!(world.get(&path).await.body, made);
+    assert_eq!(world.get("/v1/agents").await.body["data"], json!([made]));
+    let patch = json!({ "model": null, "tools": [], "name": "Other" });
+    let changed = world.send(Method::PATCH, &path, Some(&patch)).await;
+    assert_eq!(
+        (changed.status, &changed.body["model"], &changed.body["name"]),
+        (200, &Value::Null, &json!("Other"))
+    );
+    assert_eq!(changed.body["instructions"], "Be brief.", "what is left out stays");
+    assert_eq!(world.send(Method::DELETE, &path, None).await.status, 204);
+    refused(&world.get(&path).await, 404, "not_found");
+    refused(&world.send(Method::DELETE, &path, None).await, 404, "not_found");
+    Some(())
+}
+
+async fn what_an_agent_may_not_be(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    for (body, status, code) in [
+        (json!({}), 422, "invalid_value"),
+        (json!({ "name": " " }), 422, "invalid_value"),
+        (json!({ "name": "a", "model": "gpt" }), 422, "invalid_value"),
+        (json!({ "name": "a", "runner": "human" }), 422, "invalid_value"),
+        (json!({ "name": "a", "tools": [1] }), 422, "invalid_value"),
+        (json!({ "name": "a", "instructions": "x".repeat(32_001) }), 422, "invalid_value"),
+        (json!({ "name": "a", "id": "mine" }), 400, "unknown_field"),
+    ] {
+        refused(&world.send(Method::POST, "/v1/agents", Some(&body)).await, status, code);
+    }
+    let member = world.member("mel").await;
+    refused(&member.send(Method::POST, "/v1/agents", Some(&json!({ "name": "a" }))).await, 403, "forbidden");
+    assert_eq!(member.get("/v1/agents").await.body, json!({ "data": [], "next": null }));
+    Some(())
+}
+
+async fn model_of(world: &World, body: &Value) -> String {
+    let stream = world.begin(body).await;
+    let run = stream.run();
+    stream.rest().await;
+    let (trace, _) = world.trace(&run).await;
+    let notes = trace.iter().filter_map(|entry| entry["line"]["text"].as_str());
+    let error = world.run(&run).await["error"]["message"].as_str().unwrap_or("").to_owned();
+    format!("{}{error}", notes.collect::<Vec<_>>().join(" "))
+}
+
+/// The conversation's, else its agent's, else the workspace's, else the server's.
+async fn which_model_is_taken(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let ask = |more: Value| {
+        let mut body = json!({ "message": "hello", "mode": "ask" });
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        body
+    };
+    assert!(model_of(&world, &ask(json!({}))).await.contains("demo/assistant"));
+    let path = format!("/v1/workspaces/{}", world.workspace);
+    refused(&world.send(Method::PATCH, &path, Some(&json!({ "model": "gpt" }))).await, 422, "invalid_value");
+    let set = world.send(Method::PATCH, &path, Some(&json!({ "model": "openai/of-workspace" }))).await;
+    assert_eq!((set.status, &set.body["model"]), (200, &json!("openai/of-workspace")));
+    assert!(model_of(&world, &ask(json!({}))).await.contains("openai/of-workspace"));
+    let agent = make(&world, json!({ "name": "a", "model": "openai/of-agent" })).await["id"].clone();
+    assert!(model_of(&world, &ask(json!({ "agent": agent }))).await.contains("openai/of-agent"));
+    let own = ask(json!({ "agent": agent, "model": "demo/assistant" }));
+    assert!(model_of(&world, &own).await.contains("demo/assistant"));
+    let cleared = world.send(Method::PATCH, &path, Some(&json!({ "model": null }))).await;
+    assert_eq!((cleared.status, cleared.body.get("model")), (200, None));
+    Some(())
+}
+
+async fn an_agents_runner_wins(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let model = make(&world, json!({ "name": "a", "model": "demo/assistant" })).await["id"].clone();
+    let sandbox = make(&world, json!({ "name": "b", "runner": "sandbox" })).await["id"].clone();
+    let stream = world.begin(&json!({ "message": "hello", "mode": "agent", "agent": model })).await;
+    let conversation = stream.conversation();
+    stream.rest().await;
+    assert!(world.thread(&conversation).await[1].1.contains("demo model"));
+    let stream = world.begin(&json!({ "message": "hello", "mode": "ask", "agent": sandbox })).await;
+    let conversation = stream.conversation();
+    stream.rest().await;
+    assert_eq!(world.thread(&conversation).await[1].1, "Hello.");
+    Some(())
+}

@@ -1,0 +1,69 @@
+//! Calls that wait for a person, and what a run is counted to have used, on both databases.
+
+use domain::approval::{Approval, Decision};
+use domain::event::ToolCall;
+use domain::run::Usage;
+use serde_json::value::RawValue;
+use store::StoreError;
+use store::turns::Held;
+use uuid::Uuid;
+
+use crate::play::{events, turn};
+use crate::setup::TestStore;
+
+on_both!(a_call_is_decided_once_and_started_once, usage_is_counted_with_the_fence);
+
+fn approval(store: &TestStore) -> Approval {
+    let args = RawValue::from_string("{\"x\":1}".into()).unwrap();
+    let call = ToolCall { id: "a".into(), name: "f".into(), args };
+    Approval { id: store.new_id(), round: 2, call, decision: None, started: false }
+}
+
+fn stale(held: &Held) -> Held {
+    Held { lease: domain::run::Lease { fence: held.lease.fence - 1, ..held.lease }, ..*held }
+}
+
+async fn a_call_is_decided_once_and_started_once(store: TestStore) {
+    let scope = store.workspace("ann").await;
+    let (run, held) = store.started(&scope, turn(None, "hi")).await;
+    let asked = approval(&store);
+    let all = std::slice::from_ref(&asked);
+    assert!(matches!(store.add_approvals(&stale(&held), all).await, Err(StoreError::Lost)));
+    store.add_approvals(&held, all).await.unwrap();
+    store.add_approvals(&held, all).await.unwrap();
+    let decide = |approve| Decision { approve, reason: Some("r".into()), by: "ann".into(), at: store.now() };
+    // Nothing starts before someone agreed.
+    assert!(!store.start_approved(&held, asked.id).await.unwrap());
+    let elsewhere = store.workspace("bob").await;
+    let foreign = store.decide_approval(&elsewhere, run.id, asked.id, &decide(true)).await;
+    assert!(matches!(foreign, Err(StoreError::NotFound)), "{foreign:?}");
+    let unknown = store.decide_approval(&scope, run.id, Uuid::nil(), &decide(true)).await;
+    assert!(matches!(unknown, Err(StoreError::NotFound)), "{unknown:?}");
+    store.decide_approval(&scope, run.id, asked.id, &decide(true)).await.unwrap();
+    let other = store.decide_approval(&scope, run.id, asked.id, &decide(false)).await;
+    assert!(matches!(other, Err(StoreError::Conflict { code: "approval_decided", .. })), "{other:?}");
+    assert!(matches!(store.start_approved(&stale(&held), asked.id).await, Err(StoreError::Lost)));
+    assert!(store.start_approved(&held, asked.id).await.unwrap());
+    assert!(!store.start_approved(&held, asked.id).await.unwrap());
+    let kept = store.list_approvals(scope.workspace, run.id).await.unwrap().remove(0);
+    assert_eq!((kept.id, kept.round, kept.started), (asked.id, 2, true));
+    let decision = kept.decision.unwrap();
+    assert_eq!((kept.call.args.get(), decision.approve, decision.by.as_str()), ("{\"x\":1}", true, "ann"));
+    assert!(store.list_approvals(elsewhere.workspace, run.id).await.unwrap().is_empty());
+}
+
+async fn usage_is_counted_with_the_fence(store: TestStore) {
+    let scope = store.workspace("ann").await;
+    let (run, held) = store.started(&scope, turn(None, "hi")).await;
+    let used = Usage { input_tokens: 7, output_tokens: 3 };
+    assert!(matches!(store.count_usage(&stale(&held), used).await, Err(StoreError::Lost)));
+    store.count_usage(&held, used).await.unwrap();
+    store.count_usage(&held, used).await.unwrap();
+    let mut settlement = store.settlement("Hello.", events(1, 2));
+    settlement.usage = Usage { input_tokens: 1, output_tokens: 1 };
+    let settled = store.settle_turn(&held, &settlement).await.unwrap();
+    assert_eq!(settled.usage, Usage { input_tokens: 15, output_tokens: 7 });
+    let thread = store.get_thread(&scope, run.conversation.unwrap(), None.into()).await.unwrap();
+    assert_eq!(thread.conversation.total_tokens, 22);
+    assert!(matches!(store.count_usage(&held, used).await, Err(StoreError::Lost)));
+}
