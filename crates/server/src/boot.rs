@@ -11,13 +11,16 @@ use std::sync::atomic::AtomicBool;
 use anyhow::{Context, Result};
 use domain::conversation::Visibility;
 use domain::grant::{Grant, GrantKind};
+use domain::media::Family;
 use domain::scope::{Role, Scope};
 use domain::secret::Secret;
 use domain::time::Clock;
 use domain::workspace::{ApiKey, Workspace, read_key};
 use store::Store;
+use store::blobs::Blobs;
 use store::postgres::{PostgresOptions, PostgresStore};
 use store::sqlite::{SqliteStore, Use};
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use turn::{Access, Agents, Parts, Turns};
 use upstream::jwks::Jwks;
@@ -25,11 +28,11 @@ use upstream::sandbox::{SandboxClient, SandboxLimits};
 use uuid::Uuid;
 
 use crate::auth::token::TokenRules;
-use crate::config::{Config, Database};
+use crate::config::{self, Config, Database, Source};
 use crate::limit::RateLimit;
-use crate::observe;
 use crate::routes::api_keys::make_key;
 use crate::state::{App, AppState, Local};
+use crate::{observe, tidy};
 
 pub const LOCAL_USER: &str = "local";
 const LOCAL_ORG: &str = "local";
@@ -53,6 +56,24 @@ pub async fn open_store(config: &Config, usage: Use) -> Result<Arc<dyn Store>> {
     }
 }
 
+/// Opens the configured place for the bytes of files.
+pub async fn open_blobs(config: &Config, tasks: &TaskTracker) -> Result<Blobs> {
+    let setting = match config.source("blob_url") {
+        Source::Default => "THREADKEEP_DATA",
+        _ => "THREADKEEP_BLOB_URL",
+    };
+    match &config.blobs {
+        config::Blobs::Folder(folder) => Blobs::folder(folder)
+            .await
+            .with_context(|| format!("{setting}: the folder {} cannot be used", folder.display())),
+        config::Blobs::S3 { bucket, prefix } => {
+            Blobs::s3(bucket, prefix, |name| std::env::var(name).ok(), tasks)
+                .await
+                .with_context(|| format!("{setting}: the bucket {bucket} cannot be used"))
+        }
+    }
+}
+
 /// The application behind the routes. `public_url` is the base of every URL handed out.
 pub async fn build(
     config: &Config,
@@ -65,6 +86,7 @@ pub async fn build(
         Some(secret) => secret.clone(),
         None => kept_secret(&config.data)?,
     };
+    let blobs = open_blobs(config, &tasks).await?;
     let local = if config.is_local() {
         prepare_local(config, &*store, &*clock).await?;
         Some(Local { user: LOCAL_USER.into(), org: LOCAL_ORG.into(), boot_id: clock.new_id() })
@@ -82,8 +104,10 @@ pub async fn build(
     })
     .await
     .context("DATABASE_URL: what earlier runs left cannot be settled")?;
-    Ok(Arc::new(App {
+    let app = Arc::new(App {
         store,
+        blobs,
+        upload_types: config.upload_types.iter().filter_map(|name| Family::parse(name)).collect(),
         turns,
         tokens: token_rules(config, &clock, &tasks)?,
         clock,
@@ -95,7 +119,10 @@ pub async fn build(
         rate,
         metrics: observe::metrics_handle(),
         draining: AtomicBool::new(false),
-    }))
+        stopping: CancellationToken::new(),
+    });
+    tidy::keep_tidy(&app);
+    Ok(app)
 }
 
 /// The sandbox that the operator named.

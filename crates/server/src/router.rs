@@ -12,8 +12,8 @@ use crate::extract::caller::authenticate;
 use crate::jsonapi::schema::{ErrorsDocument, ProblemDocument};
 use crate::problem::{self, Problem};
 use crate::routes::{
-    agent, api_keys, audit, branches, conversations, health, home, members, openapi, runs, session, turns,
-    workspaces,
+    agent, api_keys, audit, branches, conversations, executions, files, health, home, members, openapi, runs,
+    session, turns, uploads, workspace_files, workspaces,
 };
 use crate::state::AppState;
 use crate::{host, observe};
@@ -28,6 +28,8 @@ use crate::{host, observe};
     (name = "turns", description = "One user message and its answer"),
     (name = "runs", description = "The execution of a turn: its events, its trace, its end"),
     (name = "branches", description = "Edits and forks of a thread"),
+    (name = "files", description = "Files of a conversation, and of a workspace"),
+    (name = "executions", description = "Runs outside any conversation"),
     (name = "sandbox", description = "What a run's sandbox may ask for"),
     (name = "workspaces", description = "Who may do what"),
     (name = "session", description = "The browser's session"),
@@ -45,6 +47,9 @@ fn open() -> OpenApiRouter<AppState> {
         .routes(routes!(health::metrics))
         .routes(routes!(openapi::openapi))
         .routes(routes!(agent::config))
+        .routes(routes!(agent::results))
+        .routes(routes!(agent::zip))
+        .routes(routes!(uploads::put))
 }
 
 /// Routes for authenticated callers.
@@ -72,6 +77,16 @@ fn guarded() -> OpenApiRouter<AppState> {
         .routes(routes!(runs::of_conversation))
         .routes(routes!(runs::queue))
         .routes(routes!(runs::clear_lock))
+        .routes(routes!(files::list, files::upload))
+        .routes(routes!(files::content))
+        .routes(routes!(files::delete))
+        .routes(routes!(uploads::promise))
+        .routes(routes!(uploads::complete))
+        .routes(routes!(executions::create))
+        .routes(routes!(executions::show))
+        .routes(routes!(workspace_files::list, workspace_files::keep))
+        .routes(routes!(workspace_files::content))
+        .routes(routes!(workspace_files::delete))
 }
 
 pub fn router(app: &AppState) -> Router {

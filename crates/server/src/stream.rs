@@ -5,11 +5,11 @@ use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
-use axum::http::{HeaderName, HeaderValue, header};
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use domain::run::Run;
-use domain::wire::{Wire, render};
+use domain::wire::{Wire, forward, render};
 use futures_util::stream;
 use turn::Follower;
 
@@ -22,6 +22,8 @@ const RECHECK: Duration = Duration::from_secs(30);
 struct Reader {
     follower: Follower,
     wire: Wire,
+    /// An execution's lines go on as they came.
+    raw: bool,
     caller: Caller,
     named: Named,
     checked: Instant,
@@ -32,8 +34,12 @@ impl Reader {
     async fn next(&mut self) -> Option<Bytes> {
         loop {
             if self.checked.elapsed() >= RECHECK {
-                // The credential may have been taken back, and the membership with it.
-                self.caller.recheck(self.named).await.ok()?;
+                // The credential may have been taken back, and the membership with it. A store that is away for a
+                // moment says nothing about that.
+                match self.caller.recheck(self.named).await {
+                    Err(problem) if problem.status != StatusCode::SERVICE_UNAVAILABLE => return None,
+                    _ => {}
+                }
                 self.checked = Instant::now();
             }
             match tokio::time::timeout(HEARTBEAT, self.follower.next()).await {
@@ -42,7 +48,11 @@ impl Reader {
                 Ok(Ok(Some(events))) => {
                     let mut out = Vec::with_capacity(events.iter().map(|event| event.data.len() + 64).sum());
                     for event in &events {
-                        render(self.wire, event.seq, event.ts, event.kind, &event.data, &mut out);
+                        if self.raw {
+                            forward(event.ts, event.kind, &event.data, event.line.as_deref(), &mut out);
+                        } else {
+                            render(self.wire, event.seq, event.ts, event.kind, &event.data, &mut out);
+                        }
                     }
                     if !out.is_empty() {
                         return Some(out.into());
@@ -60,7 +70,8 @@ impl Reader {
 
 /// The response that streams a run to its caller.
 pub fn respond(follower: Follower, wire: Wire, caller: Caller, named: Named, run: &Run) -> Response {
-    let reader = Reader { follower, wire, caller, named, checked: Instant::now() };
+    let raw = wire == Wire::Ndjson && run.execution.is_some();
+    let reader = Reader { follower, wire, raw, caller, named, checked: Instant::now() };
     let bytes = stream::unfold(reader, |mut reader| async move {
         let next = reader.next().await?;
         Some((Ok::<_, Infallible>(next), reader))

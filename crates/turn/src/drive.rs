@@ -46,7 +46,8 @@ impl Turns {
         let dispatch = retry(live, || inner.store.get_dispatch(&held, before)).await?;
         point!("dispatch.after");
         let mut log = RunLog::new(self.clone(), held, Arc::clone(live));
-        log.begin(inner.clock.now().as_millisecond(), run, dispatch.conversation.first_message)?;
+        let first_message = dispatch.conversation.as_ref().and_then(|thread| thread.first_message);
+        log.begin(inner.clock.now().as_millisecond(), run, first_message)?;
         let stop = Stop {
             live: Arc::clone(live),
             deadline: Duration::from_secs(inner.limits.run_timeout_seconds),
@@ -54,7 +55,7 @@ impl Turns {
             grace: Duration::from_secs(inner.limits.disconnect_grace_seconds),
         };
         let ending = self.run_in_sandbox(&mut log, &dispatch, stop).await?;
-        self.settle(log, ending, live).await
+        self.settle(log, run, &ending, live).await
     }
 }
 

@@ -30,7 +30,7 @@ use uuid::Uuid;
 
 pub use error::TurnError;
 pub use follow::{Follower, Seen, Stream};
-pub use start::Started;
+pub use start::{StartExecution, Started};
 use upstream::sandbox::SandboxClient;
 
 use crate::live::Live;
