@@ -4,8 +4,8 @@ use proptest::prelude::*;
 use serde_json::value::RawValue;
 
 use super::*;
-use crate::line::Level;
 use crate::event::{Done, Failed, Text};
+use crate::line::Level;
 use crate::line::{self, Rejection};
 use crate::run::RunStatus;
 
