@@ -18,6 +18,7 @@ pub mod router;
 mod routes;
 mod state;
 mod stream;
+mod web;
 
 use std::future::Future;
 use std::net::{Ipv4Addr, SocketAddr};

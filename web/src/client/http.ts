@@ -26,6 +26,10 @@ let workspace: string | null = null;
 export const setBase = (url: string) => (base = url);
 export const setWorkspace = (id: string | null) => (workspace = id);
 
+let unauthenticated = () => {};
+/** Called when the session is over. */
+export const onUnauthenticated = (tell: () => void) => (unauthenticated = tell);
+
 export const JSON_API = 'application/vnd.api+json';
 
 export type Options = {
@@ -66,6 +70,7 @@ export async function send(path: string, options: Options = {}): Promise<Respons
     throw new Failure(0, 'unreachable', 'The server cannot be reached.');
   }
   if (response.ok || response.status === 304) return response;
+  if (response.status === 401) unauthenticated();
   throw await failure(response);
 }
 

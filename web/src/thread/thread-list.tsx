@@ -1,0 +1,99 @@
+// The rows of a thread, of which only those in sight are drawn. It stays at the end while the answer grows, unless
+// the reader has scrolled away; older messages come as they are scrolled to.
+import { useVirtualizer } from '@tanstack/react-virtual';
+import { ArrowDown } from 'lucide-react';
+import { useEffect, useRef, useState, type ReactNode } from 'react';
+import { Spinner } from '../ui/bits';
+import { IconButton } from '../ui/button';
+import type { Row } from './rows';
+
+type Props = { rows: Row[]; hasOlder: boolean; loadingOlder: boolean; onOlder: () => void; draw: (row: Row) => ReactNode };
+
+const NEAR_END = 60;
+
+export function ThreadList({ rows, hasOlder, loadingOlder, onOlder, draw }: Props) {
+  const frame = useRef<HTMLDivElement>(null);
+  const [atEnd, setAtEnd] = useState(true);
+  const list = useVirtualizer({
+    count: rows.length,
+    getScrollElement: () => frame.current,
+    getItemKey: (at) => (rows[at] as Row).key,
+    estimateSize: (at) => (rows[at]?.kind === 'user' ? 100 : 260),
+    overscan: 4,
+    paddingStart: 24,
+    paddingEnd: 24,
+    anchorTo: 'end',
+    followOnAppend: true,
+    scrollEndThreshold: NEAR_END,
+  });
+  const items = list.getVirtualItems();
+
+  // The first look is at the newest message.
+  const placed = useRef(false);
+  useEffect(() => {
+    if (placed.current || rows.length === 0) return;
+    placed.current = true;
+    list.scrollToEnd();
+  }, [rows.length, list]);
+
+  // What the reader has just said is always shown.
+  const saying = rows.at(-1)?.key === 'sending-live';
+  useEffect(() => {
+    if (saying) list.scrollToEnd();
+  }, [saying, list]);
+
+  // When the frame gets smaller (the composer grows, a queue appears) the end stays in sight.
+  useEffect(() => {
+    const element = frame.current;
+    if (!element) return;
+    let height = element.clientHeight;
+    const watch = new ResizeObserver(() => {
+      const end = element.scrollHeight - element.scrollTop - height;
+      height = element.clientHeight;
+      if (end < NEAR_END) list.scrollToEnd();
+    });
+    watch.observe(element);
+    return () => watch.disconnect();
+  }, [list]);
+
+  const first = items[0]?.index ?? 0;
+  useEffect(() => {
+    if (first < 8 && hasOlder && !loadingOlder && placed.current) onOlder();
+  }, [first, hasOlder, loadingOlder, onOlder]);
+
+  return (
+    <div className="relative min-h-0 grow">
+      {/* oxlint-disable-next-line jsx-a11y/no-noninteractive-tabindex -- it scrolls, so the keyboard must reach it */}
+      <div
+        ref={frame}
+        tabIndex={0}
+        role="region"
+        aria-label="Messages"
+        onScroll={() => setAtEnd(list.isAtEnd(NEAR_END))}
+        className="h-full overflow-x-hidden overflow-y-auto overscroll-contain [overflow-anchor:none] focus-visible:outline-offset-[-3px]"
+      >
+        {loadingOlder && (
+          <div className="absolute inset-x-0 top-2 z-10 flex justify-center">
+            <Spinner label="Loading older messages" />
+          </div>
+        )}
+        <div className="relative w-full" style={{ height: list.getTotalSize() }}>
+          <div className="absolute inset-x-0 top-0" style={{ transform: `translateY(${items[0]?.start ?? 0}px)` }}>
+            {items.map((item) => (
+              <div key={item.key} ref={list.measureElement} data-index={item.index} className="mx-auto w-full max-w-thread px-4 md:px-6">
+                {draw(rows[item.index] as Row)}
+              </div>
+            ))}
+          </div>
+        </div>
+      </div>
+      {!atEnd && (
+        <div className="pointer-events-none absolute inset-x-0 bottom-3 flex justify-center">
+          <IconButton name="To the newest message" side="top" onClick={() => list.scrollToEnd({ behavior: 'smooth' })} className="pointer-events-auto rounded-full! border border-line bg-raised shadow-float">
+            <ArrowDown size={17} aria-hidden />
+          </IconButton>
+        </div>
+      )}
+    </div>
+  );
+}
