@@ -1,8 +1,9 @@
 // A sandbox that a test scripts through what it says: each message is a small program, one command a line, so that
 // a story reads as it happens. `hold NAME` waits until the test opens NAME.
 //   say TEXT · answer TEXT · step ID NAME [JSON] · done ID NAME RESULT · failed ID NAME ERROR · log TEXT
-//   hold NAME · wait MS · fail CODE TEXT · many N · words N MS
+//   hold NAME · wait MS · fail CODE TEXT · many N · words N MS · hostile FROM TO
 import { createServer } from 'node:http';
+import { hostile } from './hostile.js';
 
 export async function startSandbox(port = 0) {
   const gates = new Map();
@@ -58,9 +59,21 @@ async function play(text, response, gate) {
         line({ type: 'delta', text: n % 12 === 11 ? `**word ${n}**\n\n` : `word ${n} ` });
         await pause(Number(name));
       }
+    else if (verb === 'hostile') return beHostile(hostile.slice(Number(id), Number(name)), line, response);
     else if (verb === 'fail') return response.end(`${JSON.stringify({ type: 'error', code: id, message: [name, ...rest].join(' ') })}\n`);
     else if (verb === 'answer') return response.end(`${JSON.stringify({ type: 'result', message: unquote(words) })}\n`);
     if (response.destroyed) return;
   }
   response.end(`${JSON.stringify({ type: 'result', message: '' })}\n`);
+}
+
+/** Says each text as a step's name, argument, result and error, and as an answer. */
+function beHostile(texts, line, response) {
+  texts.forEach((text, n) => {
+    const step = { type: 'step', id: `${n}${text}`.slice(0, 200), name: text || 'x' };
+    line({ ...step, status: 'running', args: { [text]: text } });
+    line({ ...step, status: n % 2 ? 'failed' : 'succeeded', result: text, error: text });
+    line({ type: 'delta', text: `\n\n${text}\n\n` });
+  });
+  response.end(`${JSON.stringify({ type: 'error', code: texts[0] || 'x', message: texts[0] || 'x' })}\n`);
 }

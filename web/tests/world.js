@@ -10,7 +10,7 @@ import { startSandbox } from './sandbox.js';
 const root = new URL('../../', import.meta.url).pathname;
 const target = process.env.CARGO_TARGET_DIR ?? join(root, 'target');
 export const binary =
-  process.env.THREADKEEP_BIN ?? ['release', 'debug'].map((kind) => join(target, kind, 'threadkeep')).find((path) => existsSync(path));
+  process.env.THREADKEEP_BIN ?? ['debug', 'release'].map((kind) => join(target, kind, 'threadkeep')).find((path) => existsSync(path));
 
 const freePort = () =>
   new Promise((resolve) => {
@@ -80,7 +80,7 @@ export class Server {
 }
 
 export async function startWorld() {
-  if (!binary) throw new Error('no threadkeep binary: run `cargo build --release -p threadkeep-server --bin threadkeep`, or set THREADKEEP_BIN');
+  if (!binary) throw new Error('no threadkeep binary: run `cargo build -p threadkeep-server --bin threadkeep`, or set THREADKEEP_BIN');
   const sandbox = await startSandbox();
   const server = await Server.start(sandbox);
   const browser = await chromium.launch({
@@ -128,3 +128,36 @@ export async function say(page, text) {
   await composer(page).fill(text);
   await composer(page).press('Enter');
 }
+
+/** Waits until the check no longer throws. */
+export async function eventually(check, ms = 10_000) {
+  const end = Date.now() + ms;
+  for (;;) {
+    try {
+      return await check();
+    } catch (error) {
+      if (Date.now() > end) throw error;
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+  }
+}
+
+/** What a reader sees of the thread: each message's role, and its blocks with their state, text and markup. */
+export const blocks = (page) =>
+  page.evaluate(() => {
+    const plain = (node) => {
+      if (node.nodeType === Node.TEXT_NODE) return node.textContent;
+      if (node.nodeType !== Node.ELEMENT_NODE || node.matches('[data-took], svg, button[title]')) return '';
+      const state = node.dataset.status ?? node.getAttribute('aria-expanded') ?? '';
+      return `<${node.localName}${state && ` ${state}`}>${[...node.childNodes].map(plain).join('')}</>`;
+    };
+    const part = (article) => article.querySelector('[data-blocks]') ?? article.querySelector('[data-block]') ?? article;
+    return [...document.querySelectorAll('article[data-role]')].map((article) => `${article.dataset.role}: ${plain(part(article))}`);
+  });
+
+/** The plain text of the last answer. */
+export const lastAnswer = (page) =>
+  page.evaluate(() => [...document.querySelectorAll('article[data-role=assistant] [data-blocks]')].at(-1)?.textContent ?? '');
+
+/** Waits for the answer to be complete. */
+export const settled = (page) => page.waitForFunction(() => document.querySelector('article[data-role]') && !document.querySelector('[data-live]'));

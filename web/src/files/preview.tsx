@@ -50,8 +50,7 @@ function TextPreview({ file, thread }: { file: Attachment; thread: string }) {
     const [head = [], ...rows] = parseCsv(data, 200);
     return (
       <div className="prose">
-        {/* oxlint-disable-next-line jsx-a11y/no-noninteractive-tabindex -- it scrolls, so the keyboard must reach it */}
-        <div className="table-frame max-h-[60vh]" role="region" aria-label={file.name} tabIndex={0}>
+        <div className="table-frame max-h-[60vh]" role="group" aria-label={file.name} tabIndex={0}>
           <table>
             <thead>
               <tr>{head.map((cell, at) => <th key={at}>{cell}</th>)}</tr>
@@ -69,7 +68,6 @@ function TextPreview({ file, thread }: { file: Attachment; thread: string }) {
   }
   return (
     <>
-      {/* oxlint-disable-next-line jsx-a11y/no-noninteractive-tabindex -- it scrolls, so the keyboard must reach it */}
       <pre tabIndex={0} className="max-h-[60vh] overflow-auto rounded-md bg-code p-4 font-mono text-small whitespace-pre-wrap [overflow-wrap:anywhere]">
         {data}
       </pre>

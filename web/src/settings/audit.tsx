@@ -20,8 +20,7 @@ export function Audit() {
       {error && <p className="text-small text-danger">{error.message}</p>}
       {!data && !error && <Spinner label="Loading the audit log" />}
       <div className="prose text-small">
-        {/* oxlint-disable-next-line jsx-a11y/no-noninteractive-tabindex -- it scrolls, so the keyboard must reach it */}
-        <div className="table-frame" role="region" aria-label="Audit log" tabIndex={0}>
+        <div className="table-frame" role="group" aria-label="Audit log" tabIndex={0}>
           <table>
             <thead>
               <tr>

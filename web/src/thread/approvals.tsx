@@ -26,7 +26,6 @@ function Ask({ run, approval: { id, call } }: { run: string; approval: Approval 
         <ShieldQuestion size={17} aria-hidden className="text-warn" />
         May the assistant use <bdi>{call.name}</bdi>?
       </p>
-      {/* oxlint-disable-next-line jsx-a11y/no-noninteractive-tabindex -- it scrolls, so the keyboard must reach it */}
       <pre tabIndex={0} dir="auto" className="my-3 max-h-60 overflow-auto rounded-md bg-code p-3 font-mono text-[0.78rem] leading-5 whitespace-pre-wrap [overflow-wrap:anywhere]">
         {pretty(call.args)}
       </pre>

@@ -47,7 +47,6 @@ export function CodeBlock({ text, language }: { text: string; language: string }
         <span>{language || 'text'}</span>
         <CopyButton text={text} label="Copy code" />
       </div>
-      {/* oxlint-disable-next-line jsx-a11y/no-noninteractive-tabindex -- it scrolls, so the keyboard must reach it */}
       <pre tabIndex={0} className="overflow-x-auto p-4 font-mono text-small focus-visible:outline-offset-[-2px]">
         <code>{tree ? tree.children.map((child, at) => draw(child, at)) : text}</code>
       </pre>

@@ -5,6 +5,7 @@ import { memo, useId, useMemo } from 'react';
 import ReactMarkdown, { defaultUrlTransform, type Components } from 'react-markdown';
 import remarkGfm from 'remark-gfm';
 import remend from 'remend';
+import { Guard } from '../ui/guard';
 import { CodeBlock } from './code';
 import { cut } from './markdown-blocks';
 
@@ -29,19 +30,19 @@ const components: Components = {
       {alt || 'Image'}
     </Away>
   ),
-  h1: ({ children }) => <h3>{children}</h3>,
-  h2: ({ children }) => <h3>{children}</h3>,
-  h3: ({ children }) => <h4>{children}</h4>,
-  h4: ({ children }) => <h5>{children}</h5>,
-  h5: ({ children }) => <h5>{children}</h5>,
-  h6: ({ children }) => <h5>{children}</h5>,
+  // Below a message's own heading all are of one level; their size tells them apart.
+  h1: ({ children }) => <h3 data-level="1">{children}</h3>,
+  h2: ({ children }) => <h3 data-level="1">{children}</h3>,
+  h3: ({ children }) => <h3 data-level="2">{children}</h3>,
+  h4: ({ children }) => <h3>{children}</h3>,
+  h5: ({ children }) => <h3>{children}</h3>,
+  h6: ({ children }) => <h3>{children}</h3>,
   input: ({ checked }) => {
     const Box = checked ? SquareCheck : Square;
     return <Box size={16} role="img" aria-label={checked ? 'done' : 'to do'} className="mr-2 inline align-[-3px] text-faint" />;
   },
   table: ({ children }) => (
-    // oxlint-disable-next-line jsx-a11y/no-noninteractive-tabindex -- it scrolls, so the keyboard must reach it
-    <div className="table-frame" role="region" aria-label="Table" tabIndex={0}>
+    <div className="table-frame" role="group" aria-label="Table" tabIndex={0}>
       <table>{children}</table>
     </div>
   ),
@@ -59,9 +60,11 @@ const Piece = memo(function Piece({ text, prefix }: { text: string; prefix: stri
   const options = useMemo(() => ({ clobberPrefix: `${prefix}-` }), [prefix]);
   return (
     <div dir="auto">
-      <ReactMarkdown remarkPlugins={plugins} remarkRehypeOptions={options} components={components} urlTransform={address}>
-        {text}
-      </ReactMarkdown>
+      <Guard instead={<p className="whitespace-pre-wrap">{text}</p>}>
+        <ReactMarkdown remarkPlugins={plugins} remarkRehypeOptions={options} components={components} urlTransform={address}>
+          {text}
+        </ReactMarkdown>
+      </Guard>
     </div>
   );
 });

@@ -48,7 +48,7 @@ function Took({ block, state }: { block: Work; state: State }) {
   if (block.type !== 'step') return null;
   const told = toNumber(block.durationMs);
   const ms = told ?? (state === 'running' ? Math.max(0, now - block.startedAt) : undefined);
-  return ms === undefined ? null : <span className="text-faint tabular-nums">{duration(ms)}</span>;
+  return ms === undefined ? null : <span data-took className="text-faint tabular-nums">{duration(ms)}</span>;
 }
 
 function Value({ name, value }: { name: string; value: Json }) {
@@ -56,8 +56,7 @@ function Value({ name, value }: { name: string; value: Json }) {
   return (
     <div className="group/value relative">
       <div className="mb-1 text-tiny font-medium text-faint">{name}</div>
-      {/* oxlint-disable-next-line jsx-a11y/no-noninteractive-tabindex -- it scrolls, so the keyboard must reach it */}
-      <pre dir="auto" tabIndex={0} aria-label={name} role="region" className="max-h-72 overflow-auto rounded-md bg-code p-3 font-mono text-[0.78rem] leading-5 whitespace-pre-wrap [overflow-wrap:anywhere]">
+      <pre dir="auto" tabIndex={0} aria-label={name} role="group" className="max-h-72 overflow-auto rounded-md bg-code p-3 font-mono text-[0.78rem] leading-5 whitespace-pre-wrap [overflow-wrap:anywhere]">
         {text}
       </pre>
       <CopyButton text={text} label={`Copy ${name.toLowerCase()}`} className="absolute top-6 right-1 bg-raised opacity-0 group-focus-within/value:opacity-100 group-hover/value:opacity-100" />

@@ -5,6 +5,7 @@ import { ArrowDown } from 'lucide-react';
 import { useEffect, useRef, useState, type ReactNode } from 'react';
 import { Spinner } from '../ui/bits';
 import { IconButton } from '../ui/button';
+import { Guard } from '../ui/guard';
 import type { Row } from './rows';
 
 type Props = { rows: Row[]; hasOlder: boolean; loadingOlder: boolean; onOlder: () => void; draw: (row: Row) => ReactNode };
@@ -63,7 +64,6 @@ export function ThreadList({ rows, hasOlder, loadingOlder, onOlder, draw }: Prop
 
   return (
     <div className="relative min-h-0 grow">
-      {/* oxlint-disable-next-line jsx-a11y/no-noninteractive-tabindex -- it scrolls, so the keyboard must reach it */}
       <div
         ref={frame}
         tabIndex={0}
@@ -81,7 +81,7 @@ export function ThreadList({ rows, hasOlder, loadingOlder, onOlder, draw }: Prop
           <div className="absolute inset-x-0 top-0" style={{ transform: `translateY(${items[0]?.start ?? 0}px)` }}>
             {items.map((item) => (
               <div key={item.key} ref={list.measureElement} data-index={item.index} className="mx-auto w-full max-w-thread px-4 md:px-6">
-                {draw(rows[item.index] as Row)}
+                <Guard instead={<p className="py-4 text-small text-danger">This message cannot be shown.</p>}>{draw(rows[item.index] as Row)}</Guard>
               </div>
             ))}
           </div>

@@ -105,7 +105,6 @@ const Line = memo(function Line({ line, start }: { line: TraceLine; start: numbe
         <bdi className="min-w-0 truncate">{gist(line)}</bdi>
       </button>
       {open && (
-        // oxlint-disable-next-line jsx-a11y/no-noninteractive-tabindex -- it scrolls, so the keyboard must reach it
         <pre tabIndex={0} dir="auto" className="mb-2 max-h-80 overflow-auto rounded-md bg-code p-3 font-mono text-[0.75rem] leading-5 whitespace-pre-wrap [overflow-wrap:anywhere]">
           {pretty(line.line as Json)}
         </pre>

@@ -1,7 +1,6 @@
 // A dialog: the browser's own, which keeps the focus inside and closes on Escape.
 import { X } from 'lucide-react';
 import { useEffect, useId, useRef, type ReactNode } from 'react';
-import { IconButton } from './button';
 
 type DialogProps = { title: string; onClose: () => void; children: ReactNode; wide?: boolean };
 
@@ -27,9 +26,10 @@ export function Dialog({ title, onClose, children, wide = false }: DialogProps) 
           <h2 id={id} className="min-w-0 pt-1 text-base font-semibold [overflow-wrap:anywhere]">
             {title}
           </h2>
-          <IconButton name="Close" onClick={() => element.current?.close()}>
+          {/* Without a tooltip: that would take the Escape which closes the dialog. */}
+          <button type="button" aria-label="Close" onClick={() => element.current?.close()} className="grid size-9 shrink-0 place-items-center rounded-md text-soft hover:bg-hover hover:text-ink">
             <X size={17} aria-hidden />
-          </IconButton>
+          </button>
         </div>
         {children}
       </div>

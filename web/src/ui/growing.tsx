@@ -1,5 +1,5 @@
 // A text field that grows with its text. Where the browser cannot do it by itself, the height is set by hand.
-import { useLayoutEffect, useRef, type KeyboardEvent, type ClipboardEvent, type Ref } from 'react';
+import { useLayoutEffect, useRef, type KeyboardEvent, type ClipboardEvent, type RefObject } from 'react';
 
 type Props = {
   label: string;
@@ -9,31 +9,28 @@ type Props = {
   onPaste?: (event: ClipboardEvent<HTMLTextAreaElement>) => void;
   placeholder?: string;
   autoFocus?: boolean;
-  fieldRef?: Ref<HTMLTextAreaElement>;
+  fieldRef?: RefObject<HTMLTextAreaElement | null>;
 };
 
 const sizes = typeof CSS !== 'undefined' && CSS.supports('field-sizing', 'content');
 
 export function GrowingText({ label, value, onChange, autoFocus = false, fieldRef, ...rest }: Props) {
-  const element = useRef<HTMLTextAreaElement | null>(null);
+  const own = useRef<HTMLTextAreaElement | null>(null);
+  const element = fieldRef ?? own;
   useLayoutEffect(() => {
     if (sizes || !element.current) return;
     element.current.style.height = 'auto';
     element.current.style.height = `${element.current.scrollHeight}px`;
-  }, [value]);
+  }, [value, element]);
   useLayoutEffect(() => {
     if (!autoFocus || !element.current) return;
     element.current.focus();
     element.current.setSelectionRange(element.current.value.length, element.current.value.length);
-  }, [autoFocus]);
+  }, [autoFocus, element]);
   return (
     <textarea
       {...rest}
-      ref={(node) => {
-        element.current = node;
-        if (typeof fieldRef === 'function') fieldRef(node);
-        else if (fieldRef) fieldRef.current = node;
-      }}
+      ref={element}
       aria-label={label}
       rows={1}
       dir="auto"

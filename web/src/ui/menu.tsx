@@ -10,7 +10,7 @@ export function Menu({ trigger, children, align = 'start', side = 'bottom', onCl
   return (
     <Dropdown.Root modal={false}>
       <Dropdown.Trigger asChild>{trigger}</Dropdown.Trigger>
-      <Dropdown.Portal>
+      <Dropdown.Portal container={document.getElementById('overlays')}>
         <Dropdown.Content
           align={align}
           side={side}

@@ -8,7 +8,7 @@ export function Tip({ text, side, children }: { text: string; side: 'top' | 'bot
   return (
     <Tooltip.Root delayDuration={450} disableHoverableContent>
       <Tooltip.Trigger asChild>{children}</Tooltip.Trigger>
-      <Tooltip.Portal>
+      <Tooltip.Portal container={document.getElementById('overlays')}>
         <Tooltip.Content
           side={side}
           sideOffset={6}
