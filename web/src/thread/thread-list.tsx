@@ -12,6 +12,9 @@ type Props = { rows: Row[]; hasOlder: boolean; loadingOlder: boolean; onOlder: (
 
 const NEAR_END = 60;
 
+/** From what is in sight to the end. */
+const distance = (element: Element) => element.scrollHeight - element.scrollTop - element.clientHeight;
+
 export function ThreadList({ rows, hasOlder, loadingOlder, onOlder, draw }: Props) {
   const frame = useRef<HTMLDivElement>(null);
   const [atEnd, setAtEnd] = useState(true);
@@ -21,8 +24,6 @@ export function ThreadList({ rows, hasOlder, loadingOlder, onOlder, draw }: Prop
     getItemKey: (at) => (rows[at] as Row).key,
     estimateSize: (at) => (rows[at]?.kind === 'user' ? 100 : 260),
     overscan: 4,
-    paddingStart: 24,
-    paddingEnd: 24,
     anchorTo: 'end',
     followOnAppend: true,
     scrollEndThreshold: NEAR_END,
@@ -46,14 +47,17 @@ export function ThreadList({ rows, hasOlder, loadingOlder, onOlder, draw }: Prop
   // When the frame gets smaller (the composer grows, a queue appears) the end stays in sight.
   useEffect(() => {
     const element = frame.current;
-    if (!element) return;
+    const inside = element?.firstElementChild;
+    if (!element || !inside) return;
     let height = element.clientHeight;
     const watch = new ResizeObserver(() => {
-      const end = element.scrollHeight - element.scrollTop - height;
+      const shrunk = height - element.clientHeight;
       height = element.clientHeight;
-      if (end < NEAR_END) list.scrollToEnd();
+      if (shrunk > 0 && distance(element) - shrunk < NEAR_END) list.scrollToEnd();
+      setAtEnd(distance(element) < NEAR_END);
     });
     watch.observe(element);
+    watch.observe(inside);
     return () => watch.disconnect();
   }, [list]);
 
@@ -69,24 +73,24 @@ export function ThreadList({ rows, hasOlder, loadingOlder, onOlder, draw }: Prop
         tabIndex={0}
         role="region"
         aria-label="Messages"
-        onScroll={() => setAtEnd(list.isAtEnd(NEAR_END))}
+        onScroll={(event) => setAtEnd(distance(event.currentTarget) < NEAR_END)}
         className="h-full overflow-x-hidden overflow-y-auto overscroll-contain [overflow-anchor:none] focus-visible:outline-offset-[-3px]"
       >
-        {loadingOlder && (
-          <div className="absolute inset-x-0 top-2 z-10 flex justify-center">
-            <Spinner label="Loading older messages" />
-          </div>
-        )}
         <div className="relative w-full" style={{ height: list.getTotalSize() }}>
           <div className="absolute inset-x-0 top-0" style={{ transform: `translateY(${items[0]?.start ?? 0}px)` }}>
             {items.map((item) => (
-              <div key={item.key} ref={list.measureElement} data-index={item.index} className="mx-auto w-full max-w-thread px-4 md:px-6">
+              <div key={item.key} ref={list.measureElement} data-index={item.index} className={`mx-auto w-full max-w-thread px-4 md:px-6 ${item.index === 0 ? 'pt-4' : ''} ${item.index === rows.length - 1 ? 'pb-6' : ''}`}>
                 <Guard instead={<p className="py-4 text-small text-danger">This message cannot be shown.</p>}>{draw(rows[item.index] as Row)}</Guard>
               </div>
             ))}
           </div>
         </div>
       </div>
+      {loadingOlder && (
+        <div className="absolute inset-x-0 top-2 z-10 flex justify-center">
+          <Spinner label="Loading older messages" />
+        </div>
+      )}
       {!atEnd && (
         <div className="pointer-events-none absolute inset-x-0 bottom-3 flex justify-center">
           <IconButton name="To the newest message" side="top" onClick={() => list.scrollToEnd({ behavior: 'smooth' })} className="pointer-events-auto rounded-full! border border-line bg-raised shadow-float">
