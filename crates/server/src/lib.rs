@@ -20,6 +20,7 @@ mod routes;
 mod state;
 mod stream;
 mod tidy;
+mod web;
 
 use std::future::Future;
 use std::net::{Ipv4Addr, SocketAddr};

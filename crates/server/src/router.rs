@@ -16,7 +16,7 @@ use crate::routes::{
     session, turns, uploads, workspace_files, workspaces,
 };
 use crate::state::AppState;
-use crate::{host, observe};
+use crate::{host, observe, web};
 
 #[derive(OpenApi)]
 #[openapi(info(
@@ -93,7 +93,7 @@ pub fn router(app: &AppState) -> Router {
     let guarded = guarded().layer(from_fn_with_state(app.clone(), authenticate));
     let (router, _) = open().merge(guarded).split_for_parts();
     router
-        .fallback(|| async { Problem::not_found() })
+        .fallback(web::fallback)
         .method_not_allowed_fallback(|| async { Problem::method_not_allowed() })
         .layer(from_fn_with_state(app.clone(), host::guard))
         .layer(CatchPanicLayer::custom(|_: Box<dyn std::any::Any + Send>| {
