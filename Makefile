@@ -5,8 +5,9 @@
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-run: web ## build the server and start it; ARGS="--listen 127.0.0.1:9000" is passed on
+run: ## build the server and start it; ARGS="--listen 127.0.0.1:9000" is passed on
 	@scripts/setup run
+	@$(MAKE) --no-print-directory web
 	cargo build --release -p threadkeep-server --bin threadkeep
 	@exec "$${CARGO_TARGET_DIR:-target}/release/threadkeep" serve $(ARGS)
 
@@ -28,11 +29,11 @@ bench: ## measure the store at growing sizes, on both databases; ARGS=turns: tur
 		$(if $(findstring turns,$(ARGS)),$$(bench/peers/install node)) $(ARGS)
 
 # The web app is part of the server's binary, so it is built first.
-web:
-ifneq ($(wildcard web/package.json),)
-web: web/node_modules/.package-lock.json
-	cd web && npm run build
+web: web/dist/index.html ## build the web app into web/dist
+
+web_sources := $(shell find web/src web/public web/scripts -type f) $(wildcard web/*.html web/*.ts web/package.json)
+web/dist/index.html: web/node_modules/.package-lock.json $(web_sources)
+	cd web && npm run --silent build
 
 web/node_modules/.package-lock.json: web/package-lock.json
-	cd web && npm ci
-endif
+	cd web && npm ci --no-audit --no-fund

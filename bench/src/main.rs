@@ -3,6 +3,7 @@
 //! progress on stderr. README.md says how to read it.
 
 mod corpus;
+mod files;
 mod http;
 mod load;
 mod measure;
@@ -21,7 +22,7 @@ use clap::{Arg, Command, value_parser};
 use crate::measure::Pace;
 use crate::place::Database;
 
-const WHAT: [&str; 2] = ["turns", "store"];
+const WHAT: [&str; 3] = ["turns", "files", "store"];
 
 /// Lengths of the one thread that grows.
 const THREADS: [usize; 3] = [10, 1_000, 10_000];
@@ -86,6 +87,11 @@ async fn main() -> anyhow::Result<()> {
     {
         let node = given.get_one::<PathBuf>("node").map(PathBuf::as_path);
         turns::run(&turns::Plan { server, node, pace }).await?;
+    }
+    if wanted("files")
+        && let Some(server) = server
+    {
+        files::run(server).await?;
     }
     if wanted("store") {
         run(&sizes, pace, server).await?;

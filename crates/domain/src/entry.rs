@@ -9,8 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::to_raw_value;
 use uuid::Uuid;
 
-use crate::event::{Raw, RunEvent};
-use crate::line::Level;
+use crate::event::{Log, Raw, RunEvent};
 
 /// How much of a line that was not understood is kept.
 const KEPT_CHARS: usize = 2000;
@@ -26,6 +25,8 @@ pub struct Entry {
     /// The event's or the trace entry's name, one of `KINDS`.
     pub kind: &'static str,
     pub data: Raw,
+    /// Of an execution, the line as the sandbox sent it.
+    pub line: Option<Raw>,
 }
 
 /// Every kind of entry; the events first.
@@ -68,16 +69,6 @@ pub enum Trace {
     Dispatch(Dispatch),
     Ignored(Ignored),
     ToolOutput(ToolOutput),
-}
-
-/// A sandbox's log line.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(tag = "type", rename = "log")]
-pub struct Log {
-    pub level: Level,
-    pub message: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ts: Option<i64>,
 }
 
 /// A line that was not understood, and why.
@@ -142,11 +133,11 @@ fn kept(line: &[u8]) -> String {
 
 impl Entry {
     pub fn event(n: i64, seq: i64, ts: i64, event: &RunEvent) -> Result<Self, EntryError> {
-        Ok(Self { n, seq: Some(seq), ts, kind: event.name(), data: to_raw_value(event)? })
+        Ok(Self { n, seq: Some(seq), ts, kind: event.name(), data: to_raw_value(event)?, line: None })
     }
 
     pub fn trace(n: i64, ts: i64, trace: &Trace) -> Result<Self, EntryError> {
-        Ok(Self { n, seq: None, ts, kind: trace.name(), data: to_raw_value(trace)? })
+        Ok(Self { n, seq: None, ts, kind: trace.name(), data: to_raw_value(trace)?, line: None })
     }
 }
 
@@ -159,13 +150,17 @@ pub fn encode(entry: &Entry) -> String {
 
 /// As `encode`, at the end of a text.
 pub fn encode_into(entry: &Entry, out: &mut String) {
-    let Entry { n, seq, ts, kind, data } = entry;
+    let Entry { n, seq, ts, kind, data, line } = entry;
     // Writing to a String cannot fail.
     let _ = match seq {
         Some(seq) => write!(out, r#"{{"n":{n},"seq":{seq},"ts":{ts},"kind":"{kind}","data":"#),
         None => write!(out, r#"{{"n":{n},"seq":null,"ts":{ts},"kind":"{kind}","data":"#),
     };
     out.push_str(&one_line(data.get()));
+    if let Some(line) = line {
+        out.push_str(r#","line":"#);
+        out.push_str(&one_line(line.get()));
+    }
     out.push('}');
 }
 
@@ -183,15 +178,17 @@ struct Row<'a> {
     #[serde(borrow)]
     kind: Cow<'a, str>,
     data: Raw,
+    #[serde(default)]
+    line: Option<Raw>,
 }
 
 pub fn decode(line: &str) -> Result<Entry, EntryError> {
-    let Row { n, seq, ts, kind, data } = serde_json::from_str(line)?;
+    let Row { n, seq, ts, kind, data, line } = serde_json::from_str(line)?;
     let kind = KINDS
         .into_iter()
         .find(|known| *known == kind)
         .ok_or_else(|| EntryError::UnknownKind(kind.into_owned()))?;
-    Ok(Entry { n, seq, ts, kind, data })
+    Ok(Entry { n, seq, ts, kind, data, line })
 }
 
 /// The event of an entry that has a number.
@@ -206,6 +203,7 @@ pub fn decode_event(kind: &str, data: &str) -> Result<RunEvent, EntryError> {
         "approval" => RunEvent::Approval(serde_json::from_str(data)?),
         "sources" => RunEvent::Sources(serde_json::from_str(data)?),
         "file" => RunEvent::File(serde_json::from_str(data)?),
+        "log" => RunEvent::Log(serde_json::from_str(data)?),
         "result" => RunEvent::Result(serde_json::from_str(data)?),
         "error" => RunEvent::Error(serde_json::from_str(data)?),
         "done" => RunEvent::Done(serde_json::from_str(data)?),

@@ -5,6 +5,7 @@ use serde_json::value::RawValue;
 
 use super::*;
 use crate::event::{Done, Failed, Text};
+use crate::line::Level;
 use crate::line::{self, Rejection};
 use crate::run::RunStatus;
 
@@ -96,7 +97,7 @@ proptest! {
         kind in prop::sample::select(KINDS.to_vec()), text in any::<String>(),
     ) {
         let data = serde_json::value::to_raw_value(&[text]).unwrap();
-        let line = encode(&Entry { n, seq, ts, kind, data: data.clone() });
+        let line = encode(&Entry { n, seq, ts, kind, data: data.clone(), line: None });
         prop_assert!(!line.contains(['\n', '\r']));
         let read = decode(&line).unwrap();
         prop_assert_eq!((read.n, read.seq, read.ts, read.kind), (n, seq, ts, kind));
@@ -106,7 +107,7 @@ proptest! {
     #[test]
     fn a_line_stays_a_line_whatever_its_data(space in "[ \n\r\t]{0,5}") {
         let data = RawValue::from_string(format!("{{{space}\"a\":{space}1}}")).unwrap();
-        let line = encode(&Entry { n: 1, seq: None, ts: 0, kind: "note", data });
+        let line = encode(&Entry { n: 1, seq: None, ts: 0, kind: "note", data, line: None });
         prop_assert!(!line.contains(['\n', '\r']));
         prop_assert!(decode(&line).is_ok());
     }

@@ -5,6 +5,7 @@
 use serde::{Deserialize, Deserializer, Serialize};
 use uuid::Uuid;
 
+use crate::line::Level;
 pub use crate::message::Raw;
 use crate::run::RunStatus;
 
@@ -22,6 +23,8 @@ pub enum RunEvent {
     Approval(Approval),
     Sources(Sources),
     File(File),
+    /// A sandbox's log line: an event of executions alone, which forward every line.
+    Log(Log),
     Result(Finished),
     Error(Failed),
     Done(Done),
@@ -144,6 +147,16 @@ pub struct File {
     pub sha256: String,
 }
 
+/// A sandbox's log line.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename = "log")]
+pub struct Log {
+    pub level: Level,
+    pub message: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ts: Option<i64>,
+}
+
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Finished {
     pub message: String,
@@ -175,6 +188,7 @@ impl RunEvent {
             Self::Approval(_) => "approval",
             Self::Sources(_) => "sources",
             Self::File(_) => "file",
+            Self::Log(_) => "log",
             Self::Result(_) => "result",
             Self::Error(_) => "error",
             Self::Done(_) => "done",

@@ -53,7 +53,7 @@ impl Fold {
             return;
         }
         match event {
-            RunEvent::Turn(_) | RunEvent::Approval(_) | RunEvent::Done(_) => {}
+            RunEvent::Turn(_) | RunEvent::Approval(_) | RunEvent::Log(_) | RunEvent::Done(_) => {}
             RunEvent::Delta(delta) => self.text(&delta.text),
             RunEvent::Reasoning(delta) => self.reasoning(&delta.text),
             RunEvent::Step(step) => self.step(ts, step),

@@ -1,11 +1,15 @@
-//! Tokens that belong to one run: for its configuration, its upload and its use of the model gateway. Signed, not
-//! stored; they name the run and its fence, so that they die with it.
+//! Tokens that are signed, not stored. A grant belongs to one run, for its configuration, its upload and its use of
+//! the model gateway: it names the run and its fence, so that it dies with it. A link dies by the clock.
+
+mod link;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use uuid::Uuid;
+
+pub use link::{AssetsLink, LinkError, UploadLink, manifest_of};
 
 use crate::secret::Secret;
 
@@ -34,25 +38,19 @@ pub struct Grant {
     pub fence: i64,
 }
 
+const PREFIX: &str = "tkr_";
 const BODY: usize = 16 + 16 + 8;
 const MAC: usize = 32;
 
 impl Grant {
     /// base64url of workspace, run, fence and their MAC; every part has a fixed length.
     pub fn seal(&self, secret: &Secret) -> String {
-        let body = self.body();
-        let mac = keyed(self.kind, secret).chain_update(body).finalize().into_bytes();
-        format!("tkr_{}", URL_SAFE_NO_PAD.encode([&body[..], &mac[..]].concat()))
+        sealed(PREFIX, self.kind.label(), &self.body(), secret)
     }
 
     /// None for anything that `seal` did not make for this use under this secret.
     pub fn open(text: &str, kind: GrantKind, secret: &Secret) -> Option<Self> {
-        let bytes = URL_SAFE_NO_PAD.decode(text.strip_prefix("tkr_")?).ok()?;
-        if bytes.len() != BODY + MAC {
-            return None;
-        }
-        let (body, mac) = bytes.split_at(BODY);
-        keyed(kind, secret).chain_update(body).verify_slice(mac).ok()?;
+        let body: [u8; BODY] = opened(text, PREFIX, kind.label(), secret)?;
         Some(Self {
             kind,
             workspace: Uuid::from_slice(&body[..16]).ok()?,
@@ -70,9 +68,27 @@ impl Grant {
     }
 }
 
+fn sealed(prefix: &str, label: &str, body: &[u8], secret: &Secret) -> String {
+    let mac = keyed(label, secret).chain_update(body).finalize().into_bytes();
+    format!("{prefix}{}", URL_SAFE_NO_PAD.encode([body, &mac[..]].concat()))
+}
+
+/// The body, if `sealed` made this text. The decoder takes no padding and no stray bits, so a token has one spelling.
+fn opened<const N: usize>(text: &str, prefix: &str, label: &str, secret: &Secret) -> Option<[u8; N]> {
+    let encoded = text.strip_prefix(prefix)?;
+    // Nothing longer is worth decoding.
+    if encoded.len() != ((N + MAC) * 4).div_ceil(3) {
+        return None;
+    }
+    let bytes = URL_SAFE_NO_PAD.decode(encoded).ok()?;
+    let (body, mac) = bytes.split_first_chunk::<N>()?;
+    keyed(label, secret).chain_update(body).verify_slice(mac).ok()?;
+    Some(*body)
+}
+
 /// A MAC under the key for one use, so that no token serves another.
-fn keyed(kind: GrantKind, secret: &Secret) -> Hmac<Sha256> {
-    let derived = hmac(secret.expose().as_bytes()).chain_update(kind.label()).finalize().into_bytes();
+fn keyed(label: &str, secret: &Secret) -> Hmac<Sha256> {
+    let derived = hmac(secret.expose().as_bytes()).chain_update(label).finalize().into_bytes();
     hmac(&derived)
 }
 

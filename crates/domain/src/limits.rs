@@ -13,6 +13,10 @@ pub struct Limits {
     pub max_file_bytes: u64,
     pub max_files_per_message: u64,
     pub max_bag_bytes: u64,
+    /// How old an unfinished upload, or bytes that no file names, must be to be swept.
+    pub file_grace_seconds: u64,
+    /// Soft-deleted things older than this are removed for good; 0 keeps them until `threadkeep purge`.
+    pub retention_days: u64,
     pub tool_result_chars: u64,
     pub max_tool_rounds: u64,
     pub context_budget_chars: u64,
@@ -59,6 +63,8 @@ impl Default for Limits {
             max_file_bytes: 50 * MIB,
             max_files_per_message: 10,
             max_bag_bytes: GIB,
+            file_grace_seconds: 3600,
+            retention_days: 0,
             tool_result_chars: 4000,
             max_tool_rounds: 5,
             context_budget_chars: 400_000,

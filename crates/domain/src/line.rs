@@ -28,7 +28,7 @@ pub enum Line {
     Error { code: String, message: String, ts: Option<i64> },
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Level {
     Debug,

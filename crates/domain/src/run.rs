@@ -120,6 +120,9 @@ pub struct StartTurn {
     pub replace: Option<Uuid>,
     /// The user's blocks as JSON, with their plain text; `None` only with `replace`.
     pub message: Option<TurnMessage>,
+    /// Files of the conversation to attach; `None` with `replace` keeps those of the message it edits.
+    #[serde(default)]
+    pub attachments: Option<Vec<Uuid>>,
     pub agent: Option<String>,
     pub model: Option<String>,
     pub workflow: Option<String>,

@@ -11,14 +11,19 @@ use std::sync::atomic::AtomicBool;
 use anyhow::{Context, Result};
 use domain::conversation::Visibility;
 use domain::grant::{Grant, GrantKind};
+use domain::media::Family;
 use domain::scope::{Role, Scope};
 use domain::secret::Secret;
 use domain::time::Clock;
 use domain::workspace::{ApiKey, Workspace, read_key};
 use store::Store;
+use store::blobs::Blobs;
 use store::postgres::{PostgresOptions, PostgresStore};
 use store::sqlite::{SqliteStore, Use};
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use turn::tools::Tool;
+use turn::tools::files::{ListFiles, ReadFile};
 use turn::{Access, Agents, Parts, Turns};
 use upstream::jwks::Jwks;
 use upstream::llm::models::{ModelSettings, Models, ProviderSettings};
@@ -26,11 +31,11 @@ use upstream::sandbox::{SandboxClient, SandboxLimits};
 use uuid::Uuid;
 
 use crate::auth::token::TokenRules;
-use crate::config::{Config, Database, Provider};
+use crate::config::{self, Config, Database, Provider, Source};
 use crate::limit::RateLimit;
-use crate::observe;
 use crate::routes::api_keys::make_key;
 use crate::state::{App, AppState, Local};
+use crate::{observe, tidy};
 
 pub const LOCAL_USER: &str = "local";
 const LOCAL_ORG: &str = "local";
@@ -54,6 +59,24 @@ pub async fn open_store(config: &Config, usage: Use) -> Result<Arc<dyn Store>> {
     }
 }
 
+/// Opens the configured place for the bytes of files.
+pub async fn open_blobs(config: &Config, tasks: &TaskTracker) -> Result<Blobs> {
+    let setting = match config.source("blob_url") {
+        Source::Default => "THREADKEEP_DATA",
+        _ => "THREADKEEP_BLOB_URL",
+    };
+    match &config.blobs {
+        config::Blobs::Folder(folder) => Blobs::folder(folder)
+            .await
+            .with_context(|| format!("{setting}: the folder {} cannot be used", folder.display())),
+        config::Blobs::S3 { bucket, prefix } => {
+            Blobs::s3(bucket, prefix, |name| std::env::var(name).ok(), tasks)
+                .await
+                .with_context(|| format!("{setting}: the bucket {bucket} cannot be used"))
+        }
+    }
+}
+
 /// The application behind the routes. `public_url` is the base of every URL handed out.
 pub async fn build(
     config: &Config,
@@ -66,6 +89,7 @@ pub async fn build(
         Some(secret) => secret.clone(),
         None => kept_secret(&config.data)?,
     };
+    let blobs = open_blobs(config, &tasks).await?;
     let local = if config.is_local() {
         prepare_local(config, &*store, &*clock).await?;
         Some(Local { user: LOCAL_USER.into(), org: LOCAL_ORG.into(), boot_id: clock.new_id() })
@@ -82,12 +106,14 @@ pub async fn build(
         sandbox: sandbox(config)?,
         agents: Arc::new(RunAccess { public_url: public_url.clone(), secret: secret.clone() }),
         models: Arc::clone(&models),
-        tools: Vec::new(),
+        tools: tools(&store, &blobs),
     })
     .await
     .context("DATABASE_URL: what earlier runs left cannot be settled")?;
-    Ok(Arc::new(App {
+    let app = Arc::new(App {
         store,
+        blobs,
+        upload_types: config.upload_types.iter().filter_map(|name| Family::parse(name)).collect(),
         turns,
         models,
         tokens: token_rules(config, &clock, &tasks)?,
@@ -100,7 +126,10 @@ pub async fn build(
         rate,
         metrics: observe::metrics_handle(),
         draining: AtomicBool::new(false),
-    }))
+        stopping: CancellationToken::new(),
+    });
+    tidy::keep_tidy(&app);
+    Ok(app)
 }
 
 /// The sandbox that the operator named.
@@ -109,6 +138,14 @@ fn sandbox(config: &Config) -> Result<Option<SandboxClient>> {
     let limits = SandboxLimits::new(&config.limits);
     let client = SandboxClient::new(url, config.sandbox.token.clone(), upstream::http::client()?, limits)?;
     Ok(Some(client))
+}
+
+/// What models may call on the server.
+fn tools(store: &Arc<dyn Store>, blobs: &Blobs) -> Vec<Arc<dyn Tool>> {
+    vec![
+        Arc::new(ListFiles { store: Arc::clone(store) }),
+        Arc::new(ReadFile { store: Arc::clone(store), blobs: blobs.clone() }),
+    ]
 }
 
 /// The providers that the operator has set up, and the demo model.

@@ -5,6 +5,7 @@ pub mod auth;
 pub mod boot;
 pub mod cli;
 pub mod config;
+mod content;
 mod etag;
 mod extract;
 mod gateway;
@@ -19,6 +20,8 @@ pub mod router;
 mod routes;
 mod state;
 mod stream;
+mod tidy;
+mod web;
 
 use std::future::Future;
 use std::net::{Ipv4Addr, SocketAddr};

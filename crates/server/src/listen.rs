@@ -57,6 +57,7 @@ pub async fn listen(
         });
     }
     app.draining.store(true, Ordering::Relaxed);
+    app.stopping.cancel();
     drop(listener);
     tracker.close();
     // Runs first: their readers' requests end with them.

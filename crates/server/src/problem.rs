@@ -179,11 +179,25 @@ impl From<StoreError> for Problem {
             }
             StoreError::Invalid { input, detail } => Self::invalid_parameter(input, sentence(detail)),
             StoreError::Refused(fault) => fault.into(),
+            StoreError::BagFull { limit } => Self::new(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "bag_full",
+                "The bag is full",
+                format!("The files would be over {limit} bytes together; delete some first."),
+            )
+            .with("limit", limit),
+            StoreError::NoAttachment(at) => Self::invalid_value(
+                &format!("/attachments/{at}"),
+                format!("attachments[{at}] is not a file of this conversation."),
+            ),
             StoreError::Unavailable(reason) => {
                 tracing::error!(reason, "the store is unavailable");
                 Self::unavailable("The store cannot take this request now; try again shortly.", 1)
             }
-            error @ (StoreError::NewerSchema { .. } | StoreError::Internal(_) | StoreError::Lost) => {
+            error @ (StoreError::NewerSchema { .. }
+            | StoreError::Internal(_)
+            | StoreError::Lost
+            | StoreError::FilesWaiting) => {
                 tracing::error!(%error, "the store failed");
                 Self::internal()
             }

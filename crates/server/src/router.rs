@@ -12,11 +12,11 @@ use crate::extract::caller::authenticate;
 use crate::jsonapi::schema::{ErrorsDocument, ProblemDocument};
 use crate::problem::{self, Problem};
 use crate::routes::{
-    agent, agents, api_keys, approvals, audit, branches, conversations, gateway as models, health, home,
-    members, openapi, runs, session, turns, workspaces,
+    agent, agents, api_keys, approvals, audit, branches, conversations, executions, files, gateway as models,
+    health, home, members, openapi, runs, session, turns, uploads, workspace_files, workspaces,
 };
 use crate::state::AppState;
-use crate::{gateway, host, observe};
+use crate::{gateway, host, observe, web};
 
 #[derive(OpenApi)]
 #[openapi(info(
@@ -28,6 +28,8 @@ use crate::{gateway, host, observe};
     (name = "turns", description = "One user message and its answer"),
     (name = "runs", description = "The execution of a turn: its events, its trace, its end"),
     (name = "branches", description = "Edits and forks of a thread"),
+    (name = "files", description = "Files of a conversation, and of a workspace"),
+    (name = "executions", description = "Runs outside any conversation"),
     (name = "models", description = "Models for clients of OpenAI's and Anthropic's APIs"),
     (name = "sandbox", description = "What a run's sandbox may ask for"),
     (name = "workspaces", description = "Who may do what"),
@@ -46,6 +48,9 @@ fn open() -> OpenApiRouter<AppState> {
         .routes(routes!(health::metrics))
         .routes(routes!(openapi::openapi))
         .routes(routes!(agent::config))
+        .routes(routes!(agent::results))
+        .routes(routes!(agent::zip))
+        .routes(routes!(uploads::put))
 }
 
 /// Routes for authenticated callers.
@@ -76,6 +81,16 @@ fn guarded() -> OpenApiRouter<AppState> {
         .routes(routes!(runs::of_conversation))
         .routes(routes!(runs::queue))
         .routes(routes!(runs::clear_lock))
+        .routes(routes!(files::list, files::upload))
+        .routes(routes!(files::content))
+        .routes(routes!(files::delete))
+        .routes(routes!(uploads::promise))
+        .routes(routes!(uploads::complete))
+        .routes(routes!(executions::create))
+        .routes(routes!(executions::show))
+        .routes(routes!(workspace_files::list, workspace_files::keep))
+        .routes(routes!(workspace_files::content))
+        .routes(routes!(workspace_files::delete))
 }
 
 /// Routes for other people's clients, and for runs with a token of their own.
@@ -93,7 +108,7 @@ pub fn router(app: &AppState) -> Router {
         .layer(from_fn(gateway::as_clients_expect));
     let (router, _) = open().merge(guarded).merge(served).split_for_parts();
     router
-        .fallback(|| async { Problem::not_found() })
+        .fallback(web::fallback)
         .method_not_allowed_fallback(|| async { Problem::method_not_allowed() })
         .layer(from_fn_with_state(app.clone(), host::guard))
         .layer(CatchPanicLayer::custom(|_: Box<dyn std::any::Any + Send>| {

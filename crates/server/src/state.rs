@@ -5,9 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use domain::conversation::Write;
 use domain::limits::Limits;
+use domain::media::Family;
 use domain::secret::Secret;
 use domain::time::Clock;
 use store::Store;
+use store::blobs::Blobs;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use turn::Turns;
 use upstream::llm::models::Models;
@@ -18,6 +21,10 @@ use crate::limit::RateLimit;
 
 pub struct App {
     pub store: Arc<dyn Store>,
+    /// The bytes of files.
+    pub blobs: Blobs,
+    /// What may be uploaded; empty for anything.
+    pub upload_types: Vec<Family>,
     pub clock: Arc<dyn Clock>,
     pub turns: Turns,
     pub models: Arc<Models>,
@@ -34,6 +41,8 @@ pub struct App {
     /// Work that a shutdown waits for.
     pub tasks: TaskTracker,
     pub draining: AtomicBool,
+    /// Cancelled when the server stops: for work that would otherwise go on.
+    pub stopping: CancellationToken,
 }
 
 pub struct Local {

@@ -5,11 +5,11 @@ use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
-use axum::http::{HeaderName, HeaderValue, header};
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use domain::run::Run;
-use domain::wire::{Renderer, Wire};
+use domain::wire::{Renderer, Wire, forward};
 use futures_util::stream;
 use turn::Follower;
 
@@ -23,6 +23,8 @@ struct Reader {
     follower: Follower,
     wire: Wire,
     renderer: Renderer,
+    /// An execution's lines go on as they came.
+    raw: bool,
     caller: Caller,
     named: Named,
     checked: Instant,
@@ -33,8 +35,12 @@ impl Reader {
     async fn next(&mut self) -> Option<Bytes> {
         loop {
             if self.checked.elapsed() >= RECHECK {
-                // The credential may have been taken back, and the membership with it.
-                self.caller.recheck(self.named).await.ok()?;
+                // The credential may have been taken back, and the membership with it. A store that is away for a
+                // moment says nothing about that.
+                match self.caller.recheck(self.named).await {
+                    Err(problem) if problem.status != StatusCode::SERVICE_UNAVAILABLE => return None,
+                    _ => {}
+                }
                 self.checked = Instant::now();
             }
             match tokio::time::timeout(HEARTBEAT, self.follower.next()).await {
@@ -43,7 +49,11 @@ impl Reader {
                 Ok(Ok(Some(events))) => {
                     let mut out = Vec::with_capacity(events.iter().map(|event| event.data.len() + 64).sum());
                     for event in &events {
-                        self.renderer.push(event.seq, event.ts, event.kind, &event.data, &mut out);
+                        if self.raw {
+                            forward(event.ts, event.kind, &event.data, event.line.as_deref(), &mut out);
+                        } else {
+                            self.renderer.push(event.seq, event.ts, event.kind, &event.data, &mut out);
+                        }
                     }
                     if !out.is_empty() {
                         return Some(out.into());
@@ -61,8 +71,9 @@ impl Reader {
 
 /// The response that streams a run to its caller.
 pub fn respond(mut follower: Follower, wire: Wire, caller: Caller, named: Named, run: &Run) -> Response {
+    let raw = wire == Wire::Ndjson && run.execution.is_some();
     let renderer = Renderer::after(wire, if wire.looks_back() { follower.rewind() } else { 0 });
-    let reader = Reader { follower, wire, renderer, caller, named, checked: Instant::now() };
+    let reader = Reader { follower, wire, renderer, raw, caller, named, checked: Instant::now() };
     let bytes = stream::unfold(reader, |mut reader| async move {
         let next = reader.next().await?;
         Some((Ok::<_, Infallible>(next), reader))

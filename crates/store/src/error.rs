@@ -16,6 +16,15 @@ pub enum StoreError {
     /// The caller may see it but not do this to it.
     #[error("{0}")]
     Denied(&'static str),
+    /// The files do not fit into their bag.
+    #[error("the bag holds at most {limit} bytes")]
+    BagFull { limit: u64 },
+    /// The run's sandbox sent files back that are not in its log yet: they go there before it ends.
+    #[error("the run has files that are not in its log")]
+    FilesWaiting,
+    /// An attachment that is not a visible file of the conversation, by its place in the list.
+    #[error("attachment {0} is not a file of this conversation")]
+    NoAttachment(usize),
     /// The run is no longer this writer's: it was settled or taken over. Nothing was written.
     #[error("the run is held by another writer")]
     Lost,
@@ -38,3 +47,8 @@ pub enum StoreError {
 }
 
 pub type Result<T, E = StoreError> = std::result::Result<T, E>;
+
+/// Whether `Unavailable` gives this reason because no space is left: SQLite's words, PostgreSQL's code.
+pub fn is_full(reason: &str) -> bool {
+    reason.contains("database or disk is full") || reason.contains("(53100)")
+}

@@ -1,6 +1,9 @@
 //! Rows and bytes. `Store` is the contract; `sqlite` and `postgres` keep it.
 
+pub mod bag;
+pub mod blobs;
 mod error;
+pub mod files;
 mod list;
 pub mod postgres;
 mod search;
@@ -8,5 +11,5 @@ pub mod sqlite;
 mod store;
 pub mod turns;
 
-pub use error::{Result, StoreError};
+pub use error::{Result, StoreError, is_full};
 pub use store::{Store, Thread, ThreadRead};

@@ -16,6 +16,7 @@ use domain::conversation::{
     Conversation, ConversationPatch, ConversationQuery, ConversationSearch, Found, NewConversation, Page,
     Write,
 };
+use domain::file::{Bag, File};
 use domain::message::{Message, NewMessage, Window};
 use domain::run::{Lease, Run, StartTurn, TurnMessage, Usage};
 use domain::scope::{Role, Scope};
@@ -25,6 +26,7 @@ use jiff::Timestamp;
 use uuid::Uuid;
 
 use crate::error::{Result, StoreError};
+use crate::files::{Doomed, Execution, Fork, NewExecution, NewFile, Purgeable, Reserved, Stored};
 use crate::turns::{
     Batch, Begun, Branch, Dispatch, Heartbeat, Held, LogPage, NewTurn, News, QueueStart, Settlement, Waiting,
 };
@@ -122,7 +124,8 @@ pub trait Store: Send + Sync {
         write: &Write,
     ) -> Result<Conversation>;
 
-    /// Soft-deletes a conversation and the files of its bag. A second delete is `NotFound`.
+    /// Soft-deletes a conversation and the files of its bag; what is only reserved there can no longer be kept, also
+    /// after a restore. A second delete is `NotFound`.
     /// `Stale` (as `Refused`) when `if_version` is not the stored version.
     async fn delete_conversation(
         &self,
@@ -132,7 +135,8 @@ pub trait Store: Send + Sync {
         now: Timestamp,
     ) -> Result<()>;
 
-    /// Undoes a delete, with the files that went with it. A live one is answered as it is.
+    /// Undoes a delete, with the files that went with it. A live one is answered as it is; one that is being purged
+    /// is `NotFound`.
     async fn restore_conversation(&self, scope: &Scope, id: Uuid, now: Timestamp) -> Result<Conversation>;
 
     /// Appends messages to a thread, in order, and keeps its counters, preview, title and the search index.
@@ -210,7 +214,8 @@ pub trait Store: Send + Sync {
     // ---- turns: three writes carry them, begin, append and settle ----
 
     /// Accepts a turn: conversation (for a first one), user message, run and idempotency record in one
-    /// transaction, synced. What it refuses, it refuses before anything is written.
+    /// transaction, synced. What it refuses, it refuses before anything is written. A file attached twice stands once;
+    /// a turn that is made to replace another by `rollback` does not take over its attachments.
     async fn begin_turn(&self, scope: &Scope, new: &NewTurn) -> Result<Begun>;
 
     /// Starts the conversation's first queued run, if none is under way.
@@ -325,16 +330,121 @@ pub trait Store: Send + Sync {
     /// may skip. `None` where there is only one node. Each call makes one connection that listens.
     fn system_news(&self) -> Option<BoxStream<'static, News>>;
 
+    // ---- files: a name is reserved, the bytes are made durable under its key, then all become visible at once ----
+
+    /// Takes names in a bag, each made unique with `-<n>` (case and soft-deleted ones count), so that bytes can be
+    /// written under their keys. Nobody sees them yet. `BagFull` when what is there, what is promised and what is
+    /// under way is over `max_bag_bytes`. The bag of an execution that is not there yet can be reserved in.
+    async fn reserve_files(
+        &self,
+        scope: &Scope,
+        bag: Bag,
+        new: &[NewFile],
+        max_bag_bytes: u64,
+        now: Timestamp,
+    ) -> Result<Vec<Reserved>>;
+
+    /// A reservation with its promise, in that bag; `NotFound` once it was kept or swept.
+    async fn get_reserved(&self, scope: &Scope, bag: Bag, id: Uuid) -> Result<Reserved>;
+
+    /// Takes a promised reservation for its completion, once: from then on it is a plain one. `NotFound` when it was
+    /// taken, kept or swept, or has expired.
+    async fn claim_promised(&self, scope: &Scope, bag: Bag, id: Uuid, now: Timestamp) -> Result<Reserved>;
+
+    /// Makes reserved files visible, all or none, synced. `NotFound` when one is no longer reserved or the bag has
+    /// gone, `BagFull` when they do not fit.
+    async fn keep_files(
+        &self,
+        scope: &Scope,
+        bag: Bag,
+        stored: &[Stored],
+        max_bag_bytes: u64,
+        now: Timestamp,
+    ) -> Result<Vec<File>>;
+
+    /// Forgets reservations and doomed files whose bytes are gone. What is visible is left alone.
+    async fn system_forget_files(&self, workspace: Uuid, ids: &[Uuid]) -> Result<()>;
+
+    /// The visible files of a bag by id, after `after`.
+    async fn list_files(
+        &self,
+        scope: &Scope,
+        bag: Bag,
+        after: Option<Uuid>,
+        limit: usize,
+    ) -> Result<Vec<File>>;
+
+    /// A visible file of any bag that the scope may see.
+    async fn get_file(&self, scope: &Scope, id: Uuid) -> Result<File>;
+
+    /// Soft-deletes a visible file. A second delete is `NotFound`.
+    async fn delete_file(&self, scope: &Scope, id: Uuid, now: Timestamp) -> Result<()>;
+
+    /// Makes what a run's sandbox sent back visible and uses up its upload token, in one transaction, synced.
+    /// `Lost` when the run is over, cancelled, another writer's, or has used it.
+    async fn keep_results(
+        &self,
+        held: &Held,
+        stored: &[Stored],
+        max_bag_bytes: u64,
+        now: Timestamp,
+    ) -> Result<Vec<File>>;
+
+    /// What the run's sandbox sent back and is still visible, in the order it came. `Lost` unless the run is under
+    /// way with this fence.
+    async fn list_results(&self, held: &Held) -> Result<Vec<File>>;
+
+    /// The visible files that a run was given when it started, in the order of their names; also of a run that is
+    /// over. `NotFound` when its conversation is deleted.
+    async fn list_run_assets(&self, workspace: Uuid, run: Uuid) -> Result<Vec<File>>;
+
+    /// Reservations made before `before`, promised ones that have expired by then, and their keys. From then on they
+    /// can no longer be kept, so that their bytes can go.
+    async fn system_list_stale(&self, before: Timestamp, limit: usize) -> Result<Vec<Doomed>>;
+
+    /// Which of these keys have a row, reserved and soft-deleted ones included.
+    async fn system_known_keys(&self, keys: &[String]) -> Result<Vec<bool>>;
+
+    // ---- executions ----
+
+    /// Accepts an execution and makes its files visible in one transaction, synced. It is never queued.
+    async fn begin_execution(&self, scope: &Scope, new: &NewExecution) -> Result<Begun>;
+
+    async fn get_execution(&self, scope: &Scope, id: Uuid) -> Result<Execution>;
+
+    // ---- purge ----
+
+    /// Conversations soft-deleted before `before`, oldest first.
+    async fn system_list_purgeable(&self, before: Timestamp, limit: usize) -> Result<Vec<Purgeable>>;
+
+    /// Marks a deleted conversation, which can no longer be restored, and answers its files. `NotFound` when it is
+    /// live or gone.
+    async fn system_begin_purge(&self, conversation: &Purgeable) -> Result<Vec<Doomed>>;
+
+    /// Removes a marked conversation and every row that belongs to it, its words in the search index too. Its files'
+    /// bytes are gone already.
+    async fn system_purge(&self, conversation: &Purgeable) -> Result<()>;
+
+    /// Files soft-deleted before `before` in conversations that live, and in workspaces.
+    async fn system_list_deleted_files(&self, before: Timestamp, limit: usize) -> Result<Vec<Doomed>>;
+
+    /// Gives the space of what was removed back to the disk, overwriting it. Slow; nothing waits for it.
+    async fn system_compact(&self) -> Result<()>;
+
     // ---- branches ----
 
-    /// A new conversation with the thread up to and including `through`.
+    /// The visible files that belong to the thread up to and including `through`: those that its messages name, and
+    /// those that no message names and that were there when it was written.
+    async fn list_fork_files(&self, scope: &Scope, conversation: Uuid, through: Uuid) -> Result<Vec<File>>;
+
+    /// A new conversation with the thread up to and including `through`, and copies of these files, whose bytes
+    /// are there: its messages name the copies.
     async fn fork_conversation(
         &self,
         scope: &Scope,
         conversation: Uuid,
         through: Uuid,
-        id: Uuid,
-        now: Timestamp,
+        fork: &Fork,
     ) -> Result<Conversation>;
 
     async fn list_branches(&self, scope: &Scope, conversation: Uuid) -> Result<Vec<Branch>>;

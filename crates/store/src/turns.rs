@@ -1,6 +1,7 @@
 //! What the verbs of a turn take and give.
 
 use domain::conversation::{Conversation, Kind};
+use domain::file::File;
 use domain::message::{Message, MessageRole, NewMessage, blocks_from_json};
 use domain::run::{Lease, Run, RunError, RunStatus, StartTurn, TurnMessage, Usage};
 use domain::scope::{Role, Scope};
@@ -61,12 +62,15 @@ pub struct Held {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Dispatch {
     pub run: Run,
-    pub conversation: Conversation,
-    /// The user's message.
+    /// None for an execution.
+    pub conversation: Option<Conversation>,
+    /// The user's message; of an execution its prompt, with the execution's id.
     pub message: Message,
     /// The messages before it, newest last.
     pub before: Vec<Message>,
     pub turn: StartTurn,
+    /// The visible ones of the files that the run was given when it started, by name.
+    pub files: Vec<File>,
 }
 
 /// Log entries to append, one JSON object a line, numbered on from what is stored.
@@ -87,6 +91,10 @@ pub struct Settlement {
     pub error: Option<RunError>,
     /// None for a run outside any conversation.
     pub assistant: Option<NewMessage>,
+    /// The answer of an execution.
+    pub response: Option<String>,
+    /// Whether what the run's sandbox sent back is in its log; `FilesWaiting` when it is not.
+    pub files_logged: bool,
     pub usage: Usage,
     /// The terminal events.
     pub batch: Batch,
@@ -148,6 +156,8 @@ pub enum News {
     Following(Uuid),
     /// Someone wants it ended.
     Cancelled(Uuid),
+    /// Its sandbox has sent files back.
+    Results(Uuid),
 }
 
 /// How long an idempotency key is remembered.

@@ -1,6 +1,9 @@
 //! The real parts and the fakes that tests of several crates share. Only ever a dev-dependency.
 
+pub mod agent;
+pub mod form;
 pub mod postgres;
 pub mod process;
+pub mod s3;
 pub mod sandbox;
 pub mod server;

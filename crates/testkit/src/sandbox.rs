@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -42,6 +43,8 @@ pub enum Action {
     Wait(Duration),
     /// Until the test says so.
     WaitFor(Release),
+    /// Does what the test wants with the envelope; the lines that it answers are sent.
+    Call(Arc<dyn Fn(Value) -> Called + Send + Sync>),
     /// The last, empty chunk.
     EndChunks,
     /// No more is sent, but the connection stays open for the other side.
@@ -50,6 +53,9 @@ pub enum Action {
     Reset,
     Hang,
 }
+
+/// What a sandbox does of its own, and the lines that it says then.
+pub type Called = Pin<Box<dyn Future<Output = Vec<Value>> + Send>>;
 
 /// A gate a script waits at. Once opened it stays open.
 #[derive(Clone)]
@@ -175,7 +181,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
 
 async fn serve(mut socket: TcpStream, shared: Arc<Shared>) {
     let Ok(request) = read_request(&mut socket).await else { return };
-    let script = shared.next_script();
+    let (script, envelope) = (shared.next_script(), request.body.clone());
     let mut number = 0;
     shared.requests.send_modify(|all| {
         number = all.len();
@@ -183,7 +189,7 @@ async fn serve(mut socket: TcpStream, shared: Arc<Shared>) {
     });
     let (mut reader, writer) = socket.split();
     let reset = tokio::select! {
-        reset = play(script, writer) => reset,
+        reset = play(script, envelope, writer) => reset,
         () = gone(&mut reader) => false,
     };
     if reset {
@@ -204,8 +210,8 @@ async fn gone(reader: &mut ReadHalf<'_>) {
 }
 
 /// True when the connection is to be reset. A script that is through closes its side and waits.
-async fn play(script: Vec<Action>, mut writer: WriteHalf<'_>) -> bool {
-    let mut out = Out { writer: &mut writer, chunked: false };
+async fn play(script: Vec<Action>, envelope: Value, mut writer: WriteHalf<'_>) -> bool {
+    let mut out = Out { writer: &mut writer, envelope, chunked: false };
     for action in script {
         if matches!(action, Action::Reset) {
             return true;
@@ -220,6 +226,7 @@ async fn play(script: Vec<Action>, mut writer: WriteHalf<'_>) -> bool {
 
 struct Out<'w, 's> {
     writer: &'w mut WriteHalf<'s>,
+    envelope: Value,
     chunked: bool,
 }
 
@@ -251,6 +258,12 @@ impl Out<'_, '_> {
             }
             Action::WaitFor(release) => {
                 release.wait().await;
+                Ok(())
+            }
+            Action::Call(call) => {
+                for line in call(self.envelope.clone()).await {
+                    self.body(format!("{line}\n").as_bytes()).await?;
+                }
                 Ok(())
             }
             Action::EndChunks => self.writer.write_all(b"0\r\n\r\n").await,

@@ -10,7 +10,7 @@ use jsonwebtoken::{EncodingKey, Header, encode};
 use reqwest::{Client, Method, RequestBuilder, Response};
 use serde_json::{Value, json};
 use server::Server;
-use server::config::Config;
+use server::config::{Blobs, Config};
 use store::Store;
 use store::postgres::{PostgresOptions, PostgresStore};
 use store::sqlite::{SqliteStore, Use};
@@ -70,7 +70,8 @@ impl TestServer {
         change: impl FnOnce(&mut Config),
     ) -> anyhow::Result<Self> {
         let data = tempfile::tempdir()?;
-        let mut config = Config { data: data.path().to_owned(), ..Config::default() };
+        let mut config =
+            Config { data: data.path().to_owned(), blobs: Blobs::within(data.path()), ..Config::default() };
         config.auth.jwt_secret = Some(Secret::new(JWT_SECRET));
         config.secret = Some(Secret::new("the server's own secret, also longer than 32 bytes"));
         change(&mut config);

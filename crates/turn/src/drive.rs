@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use domain::agent::{Agent, Runner};
 use domain::conversation::Mode;
-use domain::fold::Fold;
 use domain::run::{OnDisconnect, Run};
 use store::turns::{Dispatch, Held, Waiting};
 
@@ -30,7 +29,7 @@ impl Turns {
     }
 
     /// As `drive`, from where another node left it.
-    pub(crate) fn drive_from(&self, held: Held, run: &Run, left: Option<Left>) {
+    pub(crate) fn drive_from(&self, held: Held, run: &Run, left: Option<RunLog>) {
         let (turns, run) = (self.clone(), run.clone());
         let live = self.inner.live.drive(run.id);
         self.inner.tasks.spawn(async move {
@@ -53,7 +52,7 @@ impl Turns {
         held: Held,
         run: &Run,
         live: &Arc<LiveRun>,
-        left: Option<Left>,
+        left: Option<RunLog>,
     ) -> Result<(), TurnError> {
         let inner = &self.inner;
         // Twice as many as are replayed: messages without text do not count.
@@ -63,10 +62,11 @@ impl Turns {
         let agent = retry(live, || self.agent_of(&held, &dispatch)).await?;
         let goes_on = left.is_some();
         let mut log = match left {
-            Some(Left { fold, place }) => RunLog::going_on(self.clone(), held, Arc::clone(live), fold, place),
+            Some(log) => log,
             None => {
                 let mut log = RunLog::new(self.clone(), held, Arc::clone(live));
-                log.begin(inner.clock.now().as_millisecond(), run, dispatch.conversation.first_message)?;
+                let first_message = dispatch.conversation.as_ref().and_then(|thread| thread.first_message);
+                log.begin(inner.clock.now().as_millisecond(), run, first_message)?;
                 log
             }
         };
@@ -85,7 +85,7 @@ impl Turns {
         };
         // A run that waits for a person is left for the next node.
         let Some(ending) = ending else { return Ok(()) };
-        self.settle(log, ending, live).await
+        self.settle(log, run, &ending, live).await
     }
 }
 
@@ -99,18 +99,14 @@ impl Turns {
     }
 }
 
-/// What another node has written of a run: the fold of its log, newest entry and newest event.
-pub(crate) struct Left {
-    pub(crate) fold: Fold,
-    pub(crate) place: (i64, i64),
-}
-
 /// An agent's own setting, else the mode: of the turn, else the one last used in the conversation.
 fn runner(dispatch: &Dispatch, agent: Option<&Agent>) -> Runner {
+    // An execution is a sandbox's.
+    let Some(thread) = &dispatch.conversation else { return Runner::Sandbox };
     if let Some(agent) = agent {
         return agent.settings.runner;
     }
-    match dispatch.turn.mode.or(dispatch.conversation.mode) {
+    match dispatch.turn.mode.or(thread.mode) {
         Some(Mode::Ask) => Runner::Model,
         Some(Mode::Agent | Mode::TaskFlow) | None => Runner::Sandbox,
     }

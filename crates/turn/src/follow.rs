@@ -144,7 +144,13 @@ impl Follower {
         for line in page.entries.iter().flat_map(|entries| entries.lines()) {
             let entry = decode(line).map_err(|error| StoreError::Internal(error.to_string()))?;
             if let Some(seq) = entry.seq.filter(|seq| *seq > self.after) {
-                events.push(Seen { seq, ts: entry.ts, kind: entry.kind, data: entry.data.get().to_owned() });
+                events.push(Seen {
+                    seq,
+                    ts: entry.ts,
+                    kind: entry.kind,
+                    data: entry.data.get().to_owned(),
+                    line: entry.line.map(|line| line.get().to_owned()),
+                });
             }
         }
         self.finished |= events.is_empty() && page.run.status.is_settled();
@@ -181,8 +187,14 @@ impl Follower {
         };
         let mut events = vec![RunEvent::Turn(turn)];
         let assistant = message.as_ref().and_then(stored_json);
-        let (blocks, closing) =
-            message.map_or_else(Default::default, |message| replay_events(&message.content));
+        let (blocks, closing) = match (message, run.execution) {
+            (Some(message), _) => replay_events(&message.content),
+            (None, Some(execution)) => {
+                let (store, scope) = (&self.stream.turns.inner.store, &self.stream.scope);
+                (Vec::new(), store.get_execution(scope, execution).await?.response.unwrap_or_default())
+            }
+            (None, None) => (Vec::new(), String::new()),
+        };
         events.extend(blocks);
         events.push(match &run.error {
             None => RunEvent::Result(Finished { message: closing, assistant }),
@@ -200,6 +212,7 @@ impl Follower {
             ts,
             kind: event.name(),
             data: serde_json::to_string(event).unwrap_or_default(),
+            line: None,
         });
         Ok(numbered.filter(|event| event.seq > self.after).collect())
     }

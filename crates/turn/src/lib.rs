@@ -32,7 +32,7 @@ use uuid::Uuid;
 
 pub use error::TurnError;
 pub use follow::{Follower, Seen, Stream};
-pub use start::Started;
+pub use start::{StartExecution, Started};
 use upstream::llm::models::Models;
 use upstream::sandbox::SandboxClient;
 

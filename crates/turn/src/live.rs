@@ -20,6 +20,8 @@ pub struct LiveEvent {
     pub kind: &'static str,
     /// The event's data as JSON text.
     pub data: String,
+    /// Of an execution, the line as the sandbox sent it.
+    pub line: Option<String>,
 }
 
 /// How far a run is, as its readers are told.
@@ -48,6 +50,8 @@ pub(crate) struct LiveRun {
     pub(crate) interrupt: CancellationToken,
     /// Another writer has the run.
     pub(crate) lost: CancellationToken,
+    /// Its sandbox has sent files back.
+    pub(crate) results: Notify,
     driven: AtomicBool,
     /// Its conversation is gone: nothing more of it is shown.
     hidden: AtomicBool,
@@ -64,6 +68,7 @@ impl LiveRun {
             cancel: CancellationToken::new(),
             interrupt: CancellationToken::new(),
             lost: CancellationToken::new(),
+            results: Notify::new(),
             driven: AtomicBool::new(false),
             hidden: AtomicBool::new(false),
             interest: Mutex::new(None),
@@ -126,7 +131,7 @@ impl LiveRun {
 }
 
 fn size(events: &[LiveEvent]) -> usize {
-    events.iter().map(|event| event.data.len() + 64).sum()
+    events.iter().map(|event| event.data.len() + event.line.as_ref().map_or(0, String::len) + 64).sum()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -187,6 +192,12 @@ impl Live {
     pub(crate) fn cancel(&self, run: Uuid) -> bool {
         let live = self.find(run).filter(|live| live.is_driven());
         live.inspect(|live| live.cancel.cancel()).is_some()
+    }
+
+    /// Its sandbox has sent files back; false when it is not driven here.
+    pub(crate) fn note_results(&self, run: Uuid) -> bool {
+        let live = self.find(run).filter(|live| live.is_driven());
+        live.inspect(|live| live.results.notify_one()).is_some()
     }
 
     /// Its readers here get no more of it than the store would give them.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::entry::{Entry, EntryError, Trace, encode_into};
-use domain::event::{RunEvent, Turn};
+use domain::event::{File, Raw, RunEvent, Turn};
 use domain::fold::Fold;
 use domain::run::Run;
 use store::StoreError;
@@ -21,6 +21,10 @@ pub(crate) struct RunLog {
     pub(crate) held: Held,
     live: Arc<LiveRun>,
     pub(crate) fold: Fold,
+    /// The terminal line of an execution, until its end is written.
+    pub(crate) last_line: Option<Raw>,
+    /// Whether what the sandbox sent back is in the log.
+    pub(crate) files_logged: bool,
     next_entry: i64,
     next_seq: i64,
     pending: Pending,
@@ -50,11 +54,15 @@ impl RunLog {
         let (next_entry, next_seq) = (last_entry + 1, last_seq + 1);
         let pending =
             Pending { first_entry: next_entry, first_seq: next_seq, text: String::new(), events: Vec::new() };
-        Self { turns, held, live, fold, next_entry, next_seq, pending }
+        Self { turns, held, live, fold, last_line: None, files_logged: false, next_entry, next_seq, pending }
     }
 
-    pub(crate) fn live(&self) -> &LiveRun {
-        &self.live
+    pub(crate) fn live(&self) -> Arc<LiveRun> {
+        Arc::clone(&self.live)
+    }
+
+    pub(crate) fn is_begun(&self) -> bool {
+        self.next_seq > 1
     }
 
     /// The first event of every run.
@@ -71,21 +79,55 @@ impl RunLog {
     /// Adds an event to the batch under way, and to the fold.
     pub(crate) fn event(&mut self, ts: i64, event: &RunEvent) -> Result<(), TurnError> {
         self.fold.push(ts, event);
-        self.event_unfolded(ts, event)
+        self.event_unfolded(ts, event, None)
+    }
+
+    /// As `event`, of an execution: with the sandbox's own line, which its readers get.
+    pub(crate) fn forward(&mut self, ts: i64, event: &RunEvent, line: Raw) -> Result<(), TurnError> {
+        self.event_unfolded(ts, event, Some(line))
     }
 
     /// As `event`, for terminal events that the fold has already seen.
-    pub(crate) fn event_unfolded(&mut self, ts: i64, event: &RunEvent) -> Result<(), TurnError> {
-        let entry = Entry::event(self.next_entry, self.next_seq, ts, event).map_err(unwritable)?;
+    pub(crate) fn event_unfolded(
+        &mut self,
+        ts: i64,
+        event: &RunEvent,
+        line: Option<Raw>,
+    ) -> Result<(), TurnError> {
+        let mut entry = Entry::event(self.next_entry, self.next_seq, ts, event).map_err(unwritable)?;
+        entry.line = line;
         self.add(&entry);
         self.pending.events.push(LiveEvent {
             seq: self.next_seq,
             ts,
             kind: entry.kind,
             data: entry.data.get().to_owned(),
+            line: entry.line.as_ref().map(|line| line.get().to_owned()),
         });
         self.next_seq += 1;
         Ok(())
+    }
+
+    /// Adds an event for each file that the sandbox sent back, once.
+    pub(crate) async fn log_results(&mut self) -> Result<(), TurnError> {
+        if self.files_logged {
+            return Ok(());
+        }
+        let store = Arc::clone(&self.turns.inner.store);
+        let files = retry(&self.live, || store.list_results(&self.held)).await?;
+        // The upload token works once: when there are any, there are all.
+        self.files_logged = !files.is_empty();
+        for file in files {
+            let event = File {
+                file_id: file.id,
+                sha256: file.sha256_hex(),
+                name: file.name,
+                mime_type: file.mime_type,
+                size: file.digest.size,
+            };
+            self.event(file.created_at.as_millisecond(), &RunEvent::File(event))?;
+        }
+        self.flush().await
     }
 
     /// Adds something that only the trace shows.

@@ -121,7 +121,7 @@ impl Turns {
             workspace: log.held.workspace,
             conversation: dispatch.run.conversation,
             run: log.held.lease.run,
-            user: dispatch.conversation.owner.clone(),
+            user: dispatch.conversation.as_ref().map(|thread| thread.owner.clone()).unwrap_or_default(),
         };
         let agent = agent.map(|agent| agent.settings).unwrap_or_default();
         let used = Usage::default();

@@ -52,6 +52,9 @@ impl Turns {
             News::Cancelled(run) => {
                 self.inner.live.cancel(run);
             }
+            News::Results(run) => {
+                self.inner.live.note_results(run);
+            }
         }
     }
 

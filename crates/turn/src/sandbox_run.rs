@@ -1,7 +1,7 @@
 //! A run in a sandbox: the envelope goes out, lines come back and become events.
 
-use domain::entry::{Dispatch as Sent, Log, Trace};
-use domain::event::{RunEvent, Text};
+use domain::entry::{Dispatch as Sent, Trace};
+use domain::event::{Log, Raw, RunEvent, Text};
 use domain::line::Line;
 use domain::message::Message;
 use domain::secret::Secret;
@@ -33,16 +33,22 @@ impl Turns {
         };
         // Dropped with this function, which aborts the sandbox's request.
         let mut lines = client.stream(&envelope, CancellationToken::new());
+        let live = log.live();
         let mut stop = std::pin::pin!(stop.wait());
+        let execution = dispatch.run.execution.is_some();
         loop {
             let received = tokio::select! {
                 biased;
                 stopped = &mut stop => return stopped,
+                () = live.results.notified() => {
+                    log.log_results().await?;
+                    continue;
+                }
                 received = lines.next() => received,
             };
             let mut ending = None;
             for item in received {
-                ending = self.take(log, item)?.or(ending);
+                ending = self.take(log, item, execution)?.or(ending);
             }
             log.flush().await?;
             if let Some(ending) = ending {
@@ -74,7 +80,11 @@ impl Turns {
             workspace_id: log.held.workspace,
             chat_id: dispatch.run.conversation,
             execution_id: dispatch.run.execution,
-            workflow_id: dispatch.turn.workflow.clone().or_else(|| dispatch.conversation.workflow_id.clone()),
+            workflow_id: dispatch
+                .turn
+                .workflow
+                .clone()
+                .or_else(|| dispatch.conversation.as_ref().and_then(|thread| thread.workflow_id.clone())),
             message: EnvelopeMessage {
                 id: dispatch.message.id,
                 content: dispatch.message.text.clone(),
@@ -93,30 +103,49 @@ impl Turns {
         (envelope, sent)
     }
 
-    /// One received thing into the log; the ending, if it was one.
-    fn take(&self, log: &mut RunLog, received: Received) -> Result<Option<Ending>, TurnError> {
+    /// One received thing into the log; the ending, if it was one. An execution's lines are kept as they came.
+    fn take(
+        &self,
+        log: &mut RunLog,
+        received: Received,
+        execution: bool,
+    ) -> Result<Option<Ending>, TurnError> {
         let now = self.now_ms();
         match received {
-            Received::Line { line, .. } => match line {
-                Line::Log { level, message, ts } => {
-                    log.trace(ts.unwrap_or(now), &Trace::Log(Log { level, message, ts }))?;
+            Received::Line { line, raw } => {
+                let raw = execution.then(|| raw_line(&raw)).flatten();
+                let (ts, event) = match line {
+                    Line::Log { level, message, ts } => {
+                        (ts.unwrap_or(now), RunEvent::Log(Log { level, message, ts }))
+                    }
+                    Line::Step(mut step) => (*step.ts.get_or_insert(now), RunEvent::Step(step)),
+                    Line::Delta { text, ts } => (ts.unwrap_or(now), RunEvent::Delta(Text { text })),
+                    // The outcome that follows says the same.
+                    Line::Result { .. } | Line::Error { .. } => {
+                        log.last_line = raw;
+                        return Ok(None);
+                    }
+                };
+                match (raw, event) {
+                    (Some(raw), event) => log.forward(ts, &event, raw)?,
+                    (None, RunEvent::Log(line)) => log.trace(ts, &Trace::Log(line))?,
+                    (None, event) => log.event(ts, &event)?,
                 }
-                Line::Step(mut step) => {
-                    let ts = *step.ts.get_or_insert(now);
-                    log.event(ts, &RunEvent::Step(step))?;
-                }
-                Line::Delta { text, ts } => log.event(ts.unwrap_or(now), &RunEvent::Delta(Text { text }))?,
-                // The outcome that follows says the same.
-                Line::Result { .. } | Line::Error { .. } => {}
-            },
+            }
             Received::Rejected { raw, reason } => log.trace(now, &Trace::rejected(&raw, &reason))?,
             Received::Ignored { count, first } => {
                 log.trace(now, &Trace::ignored(count, first.first().map_or(&[][..], |line| line)))?;
             }
-            Received::End(outcome) => return Ok(Some(ending(outcome))),
+            Received::End(outcome) => return Ok(Some(ending(outcome).said(log.last_line.take()))),
         }
         Ok(None)
     }
+}
+
+/// The bytes of a line that was understood: JSON.
+fn raw_line(bytes: &[u8]) -> Option<Raw> {
+    let text = std::str::from_utf8(bytes).ok()?.trim_start_matches('\u{feff}');
+    serde_json::value::RawValue::from_string(text.trim().to_owned()).ok()
 }
 
 /// What of the thread was left out, in words.

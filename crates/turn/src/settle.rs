@@ -5,13 +5,15 @@ use std::time::Duration;
 
 use domain::answer::{message_json, sources_json};
 use domain::entry::{decode, decode_event};
-use domain::event::{Done, Failed, Finished, RunEvent};
+use domain::event::{Done, Failed, Finished, Raw, RunEvent};
 use domain::fold::Fold;
 use domain::message::{MessageRole, NewMessage};
 use domain::run::{Run, RunError, RunStatus, Usage};
 use domain::scope::{Role, Scope};
+use jiff::Timestamp;
+use store::StoreError;
 use store::turns::{Held, Settlement};
-use store::{Store, StoreError};
+use uuid::Uuid;
 
 use crate::Turns;
 use crate::error::TurnError;
@@ -33,6 +35,8 @@ pub(crate) struct Ending {
     usage: Usage,
     /// The message's own, as a JSON object.
     metadata: Option<String>,
+    /// The terminal line as the sandbox sent it.
+    line: Option<Raw>,
 }
 
 impl Ending {
@@ -43,12 +47,13 @@ impl Ending {
             ts,
             usage: Usage::default(),
             metadata: None,
+            line: None,
         }
     }
 
     fn unsuccessful(status: RunStatus, code: &str, message: impl Into<String>) -> Self {
         let error = RunError { code: code.into(), message: message.into() };
-        Self { status, outcome: Err(error), ts: None, usage: Usage::default(), metadata: None }
+        Self { status, outcome: Err(error), ts: None, usage: Usage::default(), metadata: None, line: None }
     }
 
     pub(crate) fn failed(code: &str, message: impl Into<String>) -> Self {
@@ -75,7 +80,12 @@ impl Ending {
         Self { metadata: Some(metadata), ..self }
     }
 
-    fn event(&self, assistant: Option<domain::event::Raw>) -> RunEvent {
+    /// The same end, with the line that said it.
+    pub(crate) fn said(self, line: Option<Raw>) -> Self {
+        Self { line, ..self }
+    }
+
+    fn event(&self, assistant: Option<Raw>) -> RunEvent {
         match &self.outcome {
             Ok(message) => RunEvent::Result(Finished { message: message.clone(), assistant }),
             Err(RunError { code, message }) => {
@@ -86,33 +96,48 @@ impl Ending {
 }
 
 impl Turns {
-    /// Writes the end, once. Nothing else ends a run.
+    /// Ends a run, once. What its sandbox sent back is in the log before that.
     pub(crate) async fn settle(
         &self,
+        log: RunLog,
+        run: &Run,
+        ending: &Ending,
+        live: &Arc<LiveRun>,
+    ) -> Result<(), TurnError> {
+        let held = log.held;
+        match self.write_end(log, run, ending, live).await {
+            // Files came after the last look; all that came before is stored, so the log goes on from there.
+            Err(TurnError::Store(StoreError::FilesWaiting)) => {
+                let mut log = self.stored_log(held, live).await?.1;
+                log.log_results().await?;
+                self.write_end(log, run, ending, live).await
+            }
+            written => written,
+        }
+    }
+
+    /// The last transaction of a run. Nothing else ends one.
+    async fn write_end(
+        &self,
         mut log: RunLog,
-        ending: Ending,
+        run: &Run,
+        ending: &Ending,
         live: &LiveRun,
     ) -> Result<(), TurnError> {
         let inner = &self.inner;
         let now = inner.clock.now();
         let ts = ending.ts.unwrap_or(now.as_millisecond());
-        log.fold.push(ts, &ending.event(None));
-        let content = std::mem::take(&mut log.fold).finish();
-        let assistant = NewMessage {
-            sources: sources_json(&content),
-            content,
-            token_count: ending.usage.output_tokens,
-            metadata: ending.metadata.clone().unwrap_or_else(|| "{}".into()),
-            ..NewMessage::text(inner.clock.new_id(), MessageRole::Assistant, "", now)
-        };
-        log.event_unfolded(ts, &ending.event(message_json(&assistant)))?;
-        log.event_unfolded(now.as_millisecond(), &RunEvent::Done(Done { status: ending.status }))?;
+        let assistant = run.conversation.map(|_| answer(&mut log, ending, ts, inner.clock.new_id(), now));
+        let message = assistant.as_ref().and_then(message_json);
+        log.event_unfolded(ts, &ending.event(message), ending.line.clone())?;
+        log.event_unfolded(now.as_millisecond(), &RunEvent::Done(Done { status: ending.status }), None)?;
         let (batch, events) = log.last_batch();
-        let ended = ending.status;
         let settlement = Settlement {
             status: ending.status,
-            error: ending.outcome.err(),
-            assistant: Some(assistant),
+            error: ending.outcome.as_ref().err().cloned(),
+            response: ending.outcome.as_ref().ok().filter(|_| run.execution.is_some()).cloned(),
+            assistant,
+            files_logged: log.files_logged,
             usage: ending.usage,
             batch,
             now,
@@ -127,9 +152,8 @@ impl Turns {
         }
         point!("settle.after");
         // Of a deleted conversation nobody is told any more, not even its end: a reader finds it gone.
-        let told =
-            if ended == RunStatus::Cancelled && self.is_gone(&log.held).await { Vec::new() } else { events };
-        log.publish(told, true);
+        let gone = ending.status == RunStatus::Cancelled && self.is_gone(&log.held).await;
+        log.publish(if gone { Vec::new() } else { events }, true);
         point!("settle.published");
         Ok(())
     }
@@ -142,7 +166,7 @@ impl Turns {
     async fn is_ours(&self, held: &Held, settlement: &Settlement) -> bool {
         let run = self.inner.store.get_run(&own_scope(held), held.lease.run).await;
         let ours = settlement.assistant.as_ref().map(|message| message.id);
-        run.is_ok_and(|run| run.status.is_settled() && run.assistant_message == ours)
+        run.is_ok_and(|run| run.status == settlement.status && run.assistant_message == ours)
     }
 
     /// As `settle_interrupted`, again and again until it is done, or another's: as long as this node has the run,
@@ -165,20 +189,60 @@ impl Turns {
     /// Ends a run that its node left, with all that is in its log.
     pub(crate) async fn settle_interrupted(&self, held: &Held, reason: &str) -> Result<(), TurnError> {
         let store = &self.inner.store;
-        let (run, fold, place) = read_whole(&**store, held).await?;
         let live = self.inner.live.run(held.lease.run);
-        let mut log = RunLog::going_on(self.clone(), *held, Arc::clone(&live), fold, place);
-        if place.1 == 0 {
+        let (run, mut log) = self.stored_log(*held, &live).await?;
+        if !log.is_begun() {
             // A log that was never begun begins like any other.
             let first_message = match store.get_dispatch(held, 1).await {
                 Err(StoreError::NotFound) => None,
-                dispatch => dispatch?.conversation.first_message,
+                dispatch => dispatch?.conversation.and_then(|conversation| conversation.first_message),
             };
             log.begin(self.inner.clock.now().as_millisecond(), &run, first_message)?;
         }
-        let settled = self.settle(log, Ending::interrupted(reason), &live).await;
+        let settled = self.settle(log, &run, &Ending::interrupted(reason), &live).await;
         self.inner.live.stop_driving(held.lease.run);
         settled
+    }
+
+    /// A run and its log as far as it is stored, to go on from there.
+    pub(crate) async fn stored_log(
+        &self,
+        held: Held,
+        live: &Arc<LiveRun>,
+    ) -> Result<(Run, RunLog), TurnError> {
+        let (mut fold, mut last, mut files_logged) = (Fold::default(), (0, 0), false);
+        loop {
+            let page = self.inner.store.read_held(&held, last.0, 1 << 20).await?;
+            if page.entries.is_empty() {
+                let mut log = RunLog::going_on(self.clone(), held, Arc::clone(live), fold, last);
+                log.files_logged = files_logged;
+                return Ok((page.run, log));
+            }
+            for line in page.entries.iter().flat_map(|entries| entries.lines()) {
+                let entry = decode(line).map_err(|error| StoreError::Internal(error.to_string()))?;
+                last.0 = entry.n;
+                if let Some(seq) = entry.seq {
+                    last.1 = seq;
+                    let event = decode_event(entry.kind, entry.data.get())
+                        .map_err(|error| StoreError::Internal(error.to_string()))?;
+                    files_logged |= matches!(event, RunEvent::File(_));
+                    fold.push(entry.ts, &event);
+                }
+            }
+        }
+    }
+}
+
+/// The assistant's message: the fold of all that happened, with its end.
+fn answer(log: &mut RunLog, ending: &Ending, ts: i64, id: Uuid, now: Timestamp) -> NewMessage {
+    log.fold.push(ts, &ending.event(None));
+    let content = std::mem::take(&mut log.fold).finish();
+    NewMessage {
+        sources: sources_json(&content),
+        content,
+        token_count: ending.usage.output_tokens,
+        metadata: ending.metadata.clone().unwrap_or_else(|| "{}".into()),
+        ..NewMessage::text(id, MessageRole::Assistant, "", now)
     }
 }
 
@@ -191,26 +255,5 @@ pub(crate) fn own_scope(held: &Held) -> Scope {
         role: Role::Service,
         key: None,
         administers: false,
-    }
-}
-
-/// A run, the fold of its stored log, and where that ends: newest entry and newest event.
-pub(crate) async fn read_whole(store: &dyn Store, held: &Held) -> Result<(Run, Fold, (i64, i64)), TurnError> {
-    let (mut fold, mut last) = (Fold::default(), (0, 0));
-    loop {
-        let page = store.read_held(held, last.0, 1 << 20).await?;
-        if page.entries.is_empty() {
-            return Ok((page.run, fold, last));
-        }
-        for line in page.entries.iter().flat_map(|entries| entries.lines()) {
-            let entry = decode(line).map_err(|error| StoreError::Internal(error.to_string()))?;
-            last.0 = entry.n;
-            if let Some(seq) = entry.seq {
-                last.1 = seq;
-                let event = decode_event(entry.kind, entry.data.get())
-                    .map_err(|error| StoreError::Internal(error.to_string()))?;
-                fold.push(entry.ts, &event);
-            }
-        }
     }
 }

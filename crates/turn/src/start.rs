@@ -2,7 +2,10 @@
 
 use domain::run::{Run, StartTurn};
 use domain::scope::Scope;
-use store::turns::{Begun, Held, Idempotency, NewTurn};
+use store::StoreError;
+use store::files::{NewExecution, Stored};
+use store::turns::{Begun, Held, Idempotency, NewTurn, News};
+use uuid::Uuid;
 
 use crate::Turns;
 use crate::error::TurnError;
@@ -14,6 +17,19 @@ pub struct Started {
     pub run: Run,
     /// An earlier request with the same idempotency key made it.
     pub repeated: bool,
+}
+
+/// An execution to start.
+#[derive(Debug, Clone)]
+pub struct StartExecution {
+    pub id: Uuid,
+    pub prompt: String,
+    pub agent: Option<String>,
+    pub workflow: Option<String>,
+    pub model: Option<String>,
+    /// Reserved in its bag, and stored.
+    pub files: Vec<Stored>,
+    pub idempotency: Option<Idempotency>,
 }
 
 impl Turns {
@@ -62,6 +78,53 @@ impl Turns {
             Begun::Busy(run) => Err(TurnError::Busy(run)),
             Begun::KeyReused => Err(TurnError::KeyReused),
             Begun::TooManyRuns => Err(TurnError::TooManyRuns { limit: inner.limits.max_open_runs_per_user }),
+        }
+    }
+
+    /// Accepts a run outside any conversation. Its files are in its bag already.
+    pub async fn start_execution(
+        &self,
+        scope: &Scope,
+        execution: StartExecution,
+    ) -> Result<Started, TurnError> {
+        let inner = &self.inner;
+        if inner.draining.is_cancelled() {
+            return Err(TurnError::Draining);
+        }
+        let StartExecution { id, prompt, agent, workflow, model, files, idempotency } = execution;
+        let new = NewExecution {
+            id,
+            run: inner.clock.new_id(),
+            prompt,
+            agent,
+            workflow,
+            model,
+            files,
+            idempotency,
+            node: inner.node,
+            lease_seconds: inner.limits.lease_seconds,
+            max_open_runs: inner.limits.max_open_runs_per_user,
+            max_bag_bytes: inner.limits.max_bag_bytes,
+            now: inner.clock.now(),
+        };
+        match inner.store.begin_execution(scope, &new).await? {
+            Begun::Started(run, lease) => {
+                self.drive(Held { workspace: scope.workspace, lease }, &run);
+                Ok(Started { run, repeated: false })
+            }
+            Begun::Repeated(run) => Ok(Started { run, repeated: true }),
+            Begun::KeyReused => Err(TurnError::KeyReused),
+            Begun::TooManyRuns => Err(TurnError::TooManyRuns { limit: inner.limits.max_open_runs_per_user }),
+            Begun::Queued(_) | Begun::Busy(_) => {
+                Err(StoreError::Internal("an execution waits for nothing".into()).into())
+            }
+        }
+    }
+
+    /// A run's sandbox has sent files back: whoever drives it puts them into its log.
+    pub async fn note_results(&self, run: Uuid) {
+        if !self.inner.live.note_results(run) {
+            self.tell(&[News::Results(run)]).await;
         }
     }
 }

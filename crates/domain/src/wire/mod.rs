@@ -93,10 +93,25 @@ impl Wire {
     }
 }
 
+/// Adds what an execution's reader gets for an event: the sandbox's line as it came, and an end of ours where it sent
+/// none. Everything else of ours is left out.
+pub fn forward(ts: i64, kind: &str, data: &str, line: Option<&str>, out: &mut Vec<u8>) {
+    match (line, kind) {
+        (Some(line), _) => {
+            out.extend_from_slice(line.as_bytes());
+            out.push(b'\n');
+        }
+        (None, "result" | "error") => ndjson::render(ts, kind, data, out),
+        (None, _) => {}
+    }
+}
+
 /// Adds one event to `out`; not every dialect has a word for each. `kind` is the event's name, `data` its JSON
 /// text as it stands in the log.
 pub fn render(wire: Wire, seq: i64, ts: i64, kind: &str, data: &str, out: &mut Vec<u8>) {
     match wire {
+        // Logs never reach the chat.
+        _ if kind == "log" => {}
         Wire::Envelope => envelope::render(seq, kind, data, out),
         Wire::Ndjson => ndjson::render(ts, kind, data, out),
         // These look back; see `Renderer`.

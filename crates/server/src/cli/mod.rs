@@ -5,6 +5,7 @@ mod config;
 mod doctor;
 mod keys;
 mod migrate;
+mod purge;
 mod serve;
 
 use std::ffi::OsString;
@@ -28,6 +29,7 @@ pub fn command() -> Command {
             config::command(),
             keys::command(),
             migrate::command(),
+            purge::command(),
             doctor::command(),
             completions::command(),
         ])
@@ -70,6 +72,7 @@ fn dispatch(matches: &ArgMatches, env: Env) -> Result<ExitCode> {
         "serve" => block_on(serve::run(config)),
         "keys" => block_on(keys::run(config, sub.clone())),
         "migrate" => block_on(migrate::run(config, sub.clone())),
+        "purge" => block_on(purge::run(config, sub.clone())),
         _ => block_on(doctor::run(config, sub.clone())),
     }
 }

@@ -1,8 +1,5 @@
 //! `threadkeep serve`: the server, until it is told to stop.
 
-use std::fs;
-use std::io::ErrorKind;
-use std::os::unix::fs::DirBuilderExt;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -14,7 +11,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::say;
-use crate::config::{Blobs, Config, Source, flags};
+use crate::config::{Config, flags};
 use crate::{Server, boot, observe};
 
 pub(super) fn command() -> Command {
@@ -26,7 +23,6 @@ pub(super) fn command() -> Command {
 
 pub(super) async fn run(config: Config) -> Result<ExitCode> {
     observe::start_logging(config.log_format);
-    check_blobs(&config)?;
     let store = boot::open_store(&config, Use::Serve).await?;
     let listener = TcpListener::bind(config.listen)
         .await
@@ -37,22 +33,6 @@ pub(super) async fn run(config: Config) -> Result<ExitCode> {
     say(&format!("Threadkeep {} is ready: {}", env!("CARGO_PKG_VERSION"), server.address()));
     server.run(stop).await;
     Ok(ExitCode::SUCCESS)
-}
-
-/// Files of the embedded default must have a folder that can be written.
-fn check_blobs(config: &Config) -> Result<()> {
-    let Blobs::Folder(folder) = &config.blobs else { return Ok(()) };
-    let setting = match config.source("blob_url") {
-        Source::Default => "THREADKEEP_DATA",
-        _ => "THREADKEEP_BLOB_URL",
-    };
-    let named = || format!("{setting}: the folder {} cannot be used", folder.display());
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).with_context(named)?;
-    let probe = folder.join(".probe");
-    match fs::write(&probe, b"").and_then(|()| fs::remove_file(&probe)) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(error).with_context(named),
-        _ => Ok(()),
-    }
 }
 
 /// Resolves at the first SIGINT or SIGTERM; the second one ends the process at once.

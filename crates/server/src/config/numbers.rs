@@ -24,6 +24,10 @@ pub(super) static NUMBERS: &[Setting] = &[
     number!(max_file_bytes, "MAX_FILE_BYTES", Bytes, 1).help("Largest file that may be uploaded"),
     number!(max_files_per_message, "MAX_FILES_PER_MESSAGE", Count, 0).help("Files attached to one message"),
     number!(max_bag_bytes, "MAX_BAG_BYTES", Bytes, 1).help("All files of one conversation together"),
+    number!(file_grace_seconds, "FILE_GRACE_SECONDS", Seconds, 1)
+        .help("Age at which unfinished uploads, and bytes that no file names, are removed"),
+    number!(retention_days, "RETENTION_DAYS", Count, 0)
+        .help("Days after which deleted conversations and files are removed for good; 0 leaves that to `threadkeep purge`"),
     number!(tool_result_chars, "TOOL_RESULT_CHARS", Count, 1)
         .help("Characters of a tool's result that the model sees"),
     number!(max_tool_rounds, "MAX_TOOL_ROUNDS", Count, 1).help("Rounds of tool calls in one turn"),

@@ -5,10 +5,11 @@ use std::time::Duration;
 use axum::body::HttpBody as _;
 use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderMap, StatusCode, header};
-use bytes::Bytes;
-use http_body_util::{BodyExt, Limited};
+use bytes::{Bytes, BytesMut};
+use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
 
+use super::upload::drain_body;
 use crate::jsonapi::error::Source;
 use crate::problem::Problem;
 use crate::state::AppState;
@@ -24,15 +25,14 @@ impl FromRequest<AppState> for Body {
 
     async fn from_request(request: Request, app: &AppState) -> Result<Self, Problem> {
         let limit = app.limits.max_body_bytes as usize;
-        // What is announced as too large is not waited for.
+        // What is announced as too large is not taken, only read away: who is cut off while writing may never read
+        // the answer.
         if request.body().size_hint().lower() > limit as u64 {
+            drain_body(request.into_body()).await;
             return Err(too_large(limit));
         }
-        let reading = Limited::new(request.into_body(), limit).collect();
-        match tokio::time::timeout(READ_TIMEOUT, reading).await {
-            Ok(Ok(body)) => Ok(Self(body.to_bytes())),
-            Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => Err(too_large(limit)),
-            Ok(Err(_)) => Err(Problem::malformed_document("", "The request body broke off.")),
+        match tokio::time::timeout(READ_TIMEOUT, read(request.into_body(), limit)).await {
+            Ok(read) => read.map(Self),
             Err(_) => Err(Problem::new(
                 StatusCode::REQUEST_TIMEOUT,
                 "request_timeout",
@@ -41,6 +41,20 @@ impl FromRequest<AppState> for Body {
             )),
         }
     }
+}
+
+async fn read(mut body: axum::body::Body, limit: usize) -> Result<Bytes, Problem> {
+    let mut bytes = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|_| Problem::malformed_document("", "The request body broke off."))?;
+        let Some(data) = frame.data_ref() else { continue };
+        if bytes.len() + data.len() > limit {
+            drain_body(body).await;
+            return Err(too_large(limit));
+        }
+        bytes.extend_from_slice(data);
+    }
+    Ok(bytes.freeze())
 }
 
 fn too_large(limit: usize) -> Problem {

@@ -2,7 +2,9 @@
 
 pub mod body;
 pub mod caller;
+mod disposition;
 pub mod paging;
+pub mod upload;
 
 pub use body::{Body, JsonBody};
 pub use caller::{Caller, Named};

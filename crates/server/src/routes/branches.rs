@@ -3,10 +3,14 @@
 use axum::extract::{FromRequest, Path, RawQuery, Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use domain::conversation::Conversation;
+use domain::file::Bag;
 use domain::message::Window;
+use domain::scope::Scope;
 use domain::time::rfc3339;
 use serde::{Deserialize, Serialize};
 use store::ThreadRead;
+use store::files::Fork as Forked;
 use store::turns::Branch;
 use utoipa::ToSchema;
 use uuid::Uuid;
@@ -101,11 +105,21 @@ pub async fn fork(
     let query = WriteQuery::parse(&raw.unwrap_or_default())?;
     let scope = caller.scope(Named(query.workspace)).await?;
     let JsonBody(body) = JsonBody::<Fork>::from_request(request, &app).await?;
-    let made = app
-        .store
-        .fork_conversation(&scope, path_id(&id)?, body.through, app.clock.new_id(), app.clock.now())
-        .await?;
+    let made = copy(&app, &scope, path_id(&id)?, body.through).await?;
     let read = ThreadRead { window: Some(Window::All), branch: None };
     let messages = app.store.get_thread(&scope, made.id, read).await?.messages;
     Ok(answer_one(&app, &scope, &query.view, StatusCode::CREATED, &made, &messages).await?)
+}
+
+/// The bytes of the files first: a fork that dies before its row leaves nothing but what the sweep removes.
+async fn copy(app: &AppState, scope: &Scope, id: Uuid, through: Uuid) -> Result<Conversation, Problem> {
+    let fork = app.clock.new_id();
+    let mut files = Vec::new();
+    for file in app.store.list_fork_files(scope, id, through).await? {
+        let key = Bag::Conversation(fork).storage_key(scope.workspace, &file.name);
+        app.blobs.copy(&file.storage_key, &key).await?;
+        files.push((file.id, app.clock.new_id()));
+    }
+    let fork = Forked { id: fork, files, now: app.clock.now() };
+    Ok(app.store.fork_conversation(scope, id, through, &fork).await?)
 }

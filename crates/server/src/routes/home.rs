@@ -1,7 +1,7 @@
-//! The address that `serve` prints: it logs the browser in, in local mode, and shows what runs here.
+//! The address that `serve` prints: it logs the browser in, in local mode, and shows the web app.
 
 use axum::extract::{RawQuery, State};
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use jiff::SignedDuration;
 
@@ -9,38 +9,16 @@ use crate::auth::session::{Session, check_login_ticket};
 use crate::extract::paging::pairs;
 use crate::problem::Problem;
 use crate::state::AppState;
+use crate::web;
 
 /// A local browser stays logged in for this long.
 const LOCAL_SESSION: SignedDuration = SignedDuration::from_hours(30 * 24);
 
-/// What runs here.
+/// The web app.
 #[utoipa::path(get, path = "/", operation_id = "home", tag = "operating",
     responses((status = 200, description = "A page for people", content_type = "text/html", body = String)))]
-pub async fn home(State(app): State<AppState>) -> Response {
-    let page = format!(
-        "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>Threadkeep</title>\
-         <meta name=\"viewport\" content=\"width=device-width\">\
-         <h1>Threadkeep {version}</h1>\
-         <p>The conversation server is running at <code>{url}</code>.</p>\
-         <ul><li><a href=\"/openapi.json\">The API, as OpenAPI 3.1</a></li>\
-         <li><a href=\"/v1/workspaces\">Your workspaces</a></li>\
-         <li><a href=\"/v1/chat-conversations\">Your conversations</a></li></ul></html>",
-        version = env!("CARGO_PKG_VERSION"),
-        url = escape(&app.public_url),
-    );
-    let headers = [
-        (header::CONTENT_TYPE, "text/html; charset=utf-8"),
-        (
-            header::CONTENT_SECURITY_POLICY,
-            "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
-        ),
-        (header::REFERRER_POLICY, "no-referrer"),
-    ];
-    (headers, page).into_response()
-}
-
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+pub async fn home(headers: HeaderMap) -> Response {
+    web::index(&headers)
 }
 
 /// Logs the local browser in with the ticket of this start.

@@ -4,6 +4,7 @@ use axum::extract::{FromRequest, RawQuery, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use domain::conversation::{Mode, Source};
+use domain::limits::Limits;
 use domain::message::{Block, blocks_from_json, plain_text};
 use domain::run::{OnBusy, OnDisconnect, RunStatus, StartTurn, TurnMessage};
 use domain::wire::Wire;
@@ -85,7 +86,7 @@ pub async fn create(
     let scope = caller.scope(named).await?;
     let respond_async = prefers_async(&headers);
     let idempotency = idempotency(&headers, &bytes)?;
-    let turn = read(body, respond_async)?;
+    let turn = read(body, &app.limits, respond_async)?;
     // Before anything is written.
     let stream = if respond_async { None } else { Some(app.turns.open_stream(&scope)?) };
     let started = app.turns.start(&scope, turn, idempotency).await?;
@@ -131,7 +132,7 @@ fn prefers_async(headers: &HeaderMap) -> bool {
     values.flat_map(|value| value.split(',')).any(|word| word.trim().eq_ignore_ascii_case("respond-async"))
 }
 
-fn idempotency(headers: &HeaderMap, body: &[u8]) -> Result<Option<Idempotency>, Problem> {
+pub(super) fn idempotency(headers: &HeaderMap, body: &[u8]) -> Result<Option<Idempotency>, Problem> {
     let mut values = headers.get_all("idempotency-key").iter();
     let Some(value) = values.next() else { return Ok(None) };
     let key = value.to_str().ok().map(str::trim).filter(|key| (1..=255).contains(&key.len()));
@@ -147,7 +148,7 @@ fn idempotency(headers: &HeaderMap, body: &[u8]) -> Result<Option<Idempotency>, 
 }
 
 /// The request as a turn, or what is wrong with it.
-fn read(body: TurnRequest, respond_async: bool) -> Result<StartTurn, Problem> {
+fn read(body: TurnRequest, limits: &Limits, respond_async: bool) -> Result<StartTurn, Problem> {
     let message = body.message.as_deref().map(read_message).transpose()?;
     if message.is_none() && body.replace.is_none() {
         return Err(Problem::invalid_value(
@@ -158,9 +159,16 @@ fn read(body: TurnRequest, respond_async: bool) -> Result<StartTurn, Problem> {
     if body.replace.is_some() && body.conversation.is_none() {
         return Err(Problem::invalid_value("/replace", "replace needs the conversation it edits."));
     }
-    if let Some(attachments) = body.attachments.filter(|attachments| !attachments.is_empty()) {
-        let detail = format!("There is no file {} in this conversation.", attachments[0]);
-        return Err(Problem::invalid_value("/attachments/0", detail));
+    let most = limits.max_files_per_message;
+    if body.attachments.as_ref().is_some_and(|files| files.len() as u64 > most) {
+        let detail = format!("attachments has more than the {most} files that a message may have.");
+        return Err(Problem::invalid_value("/attachments", detail).with("limit", most));
+    }
+    if body.message.is_none() && body.attachments.is_some() {
+        return Err(Problem::invalid_value(
+            "/attachments",
+            "attachments need a message that they belong to.",
+        ));
     }
     for (pointer, value, max) in [
         ("/agent", &body.agent, 255),
@@ -181,6 +189,7 @@ fn read(body: TurnRequest, respond_async: bool) -> Result<StartTurn, Problem> {
         conversation: body.conversation,
         replace: body.replace,
         message,
+        attachments: body.attachments,
         agent: body.agent,
         model: body.model,
         workflow: body.workflow,

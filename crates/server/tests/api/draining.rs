@@ -43,7 +43,11 @@ async fn a_draining_server_is_not_ready_and_finishes_what_it_began() {
 async fn a_server_without_its_database_is_not_ready() {
     let Some(database) = testkit::postgres::database().await else { return };
     let data = tempfile::tempdir().unwrap();
-    let mut config = Config { data: data.path().to_owned(), ..Config::default() };
+    let mut config = Config {
+        data: data.path().to_owned(),
+        blobs: server::config::Blobs::within(data.path()),
+        ..Config::default()
+    };
     config.auth.jwt_secret = Some(Secret::new(testkit::server::JWT_SECRET));
     config.secret = Some(Secret::new("the server's own secret, also longer than 32 bytes"));
     let store = PostgresStore::open(&Secret::new(database.url()), &PostgresOptions::default()).await.unwrap();

@@ -19,7 +19,8 @@ async fn health_and_readiness(world: World) {
     let home = world.send(world.server.request(Method::GET, "/")).await;
     assert_eq!(home.status, 200);
     assert!(home.header("content-security-policy").contains("default-src 'none'"));
-    assert!(!home.text.contains("<script"), "{}", home.text);
+    assert!(home.text.contains("Threadkeep"), "{}", home.text);
+    assert!(!home.text.contains("<script>"), "nothing runs inline: {}", home.text);
 }
 
 async fn metrics_count_routes(world: World) {

@@ -289,7 +289,11 @@ async fn a_key_is_shown_once_and_is_in_no_file_of_sqlite() {
 async fn a_key_is_in_no_table_of_postgres() {
     let Some(database) = testkit::postgres::database().await else { return };
     let folder = tempfile::tempdir().unwrap();
-    let mut config = Config { data: folder.path().to_owned(), ..Config::default() };
+    let mut config = Config {
+        data: folder.path().to_owned(),
+        blobs: server::config::Blobs::within(folder.path()),
+        ..Config::default()
+    };
     config.auth.jwt_secret = Some(Secret::new(JWT_SECRET));
     let url = Secret::new(database.url());
     let store = PostgresStore::open(&url, &PostgresOptions::default()).await.unwrap();

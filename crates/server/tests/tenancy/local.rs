@@ -38,7 +38,8 @@ impl Place {
             let url = Secret::new(made.url());
             (Some(made), Database::Postgres(url))
         };
-        let config = Config { data, database: setting, ..Config::default() };
+        let blobs = server::config::Blobs::within(&data);
+        let config = Config { data, blobs, database: setting, ..Config::default() };
         assert!(config.is_local());
         Some(Self { config, _folder: folder, _database: database })
     }

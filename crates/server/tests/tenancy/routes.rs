@@ -21,9 +21,9 @@ pub enum Kind {
     Workspace,
     /// A thing in the path, in the workspace that a parameter or a header names.
     Item,
-    /// A thing in the path that every member of its workspace may see.
+    /// As `Item`, of a thing that the whole workspace has: its members may.
     Shared,
-    /// A run's own, for its sandbox: nobody else's credential opens it.
+    /// A run's own, for its sandbox, or what a signed link is for: nobody's credential opens it.
     Run,
 }
 
@@ -35,6 +35,10 @@ pub struct Row {
     /// Query strings beside the naming of a workspace.
     pub queries: &'static [&'static str],
     pub body: fn(&Ids) -> Value,
+    /// Sent as a form with one file, instead of a body.
+    pub form: bool,
+    /// What it changes is in no list.
+    pub unseen: bool,
 }
 
 /// Everything that a path or a body can name.
@@ -52,13 +56,27 @@ pub struct Ids {
     pub running: String,
     pub approval: String,
     pub agent: String,
+    /// A file of the conversation, one that is promised to it, and one of the workspace.
+    pub file: String,
+    pub promised: String,
+    pub shared: String,
+    pub execution: String,
     pub key: String,
     pub user: String,
 }
 
 impl Row {
     fn new(method: Method, path: &'static str, kind: Kind) -> Self {
-        Self { method, path, kind, admin: false, queries: &[""], body: |_| Value::Null }
+        Self {
+            method,
+            path,
+            kind,
+            admin: false,
+            queries: &[""],
+            body: |_| Value::Null,
+            form: false,
+            unseen: false,
+        }
     }
 
     fn admin(self) -> Self {
@@ -71,6 +89,14 @@ impl Row {
 
     fn body(self, body: fn(&Ids) -> Value) -> Self {
         Self { body, ..self }
+    }
+
+    fn form(self) -> Self {
+        Self { form: true, ..self }
+    }
+
+    fn unseen(self) -> Self {
+        Self { unseen: true, ..self }
     }
 
     pub fn name(&self) -> String {
@@ -87,17 +113,23 @@ impl Row {
             "/v1/runs/{id}/approvals" => &ids.running,
             path if path.starts_with("/v1/agents") => &ids.agent,
             path if path.starts_with("/v1/runs") => &ids.queued,
+            path if path.starts_with("/v1/executions") => &ids.execution,
+            "/v1/files/{id}" => &ids.shared,
+            path if path.starts_with("/v1/files") => &ids.file,
             _ => &ids.conversation,
         };
         // The first branch of a conversation has its id.
         let path =
             self.path.replace("{id}", id).replace("{user}", &ids.user).replace("{branch}", &ids.conversation);
-        path.replace("{workspace}", &ids.workspace).replace("{run}", &ids.settled)
+        let path = path.replace("{workspace}", &ids.workspace).replace("{run}", &ids.settled);
+        let file = if path.contains("/uploads/") { &ids.promised } else { &ids.file };
+        path.replace("{file}", file).replace("{link}", "not-a-link")
     }
 }
 
 const CONVERSATIONS: &str = "/v1/chat-conversations";
 const CONVERSATION: &str = "/v1/chat-conversations/{id}";
+const FILES: &str = "/v1/chat-conversations/{id}/files";
 
 pub fn table() -> Vec<Row> {
     use Kind::{Item, List, Open, Own, Person, Run, Shared, Workspace};
@@ -164,7 +196,26 @@ pub fn table() -> Vec<Row> {
         Row::new(M::GET, "/v1/runs/{id}/events", Item).queries(&["", "after=1", "wire=ndjson"]),
         Row::new(M::POST, "/v1/runs/{id}/cancel", Item),
         Row::new(M::GET, "/v1/runs/{id}/trace", Item).queries(&["", "limit=1"]),
+        Row::new(M::GET, FILES, Item).queries(&["", "limit=1"]),
+        Row::new(M::POST, FILES, Item).form(),
+        Row::new(M::GET, "/v1/chat-conversations/{id}/files/{file}/content", Item),
+        Row::new(M::DELETE, "/v1/chat-conversations/{id}/files/{file}", Item),
+        Row::new(M::POST, "/v1/chat-conversations/{id}/files/uploads", Item)
+            .body(|_| json!({ "name": "planted", "size": 1, "sha256": "0".repeat(64) }))
+            .unseen(),
+        Row::new(M::POST, "/v1/chat-conversations/{id}/files/uploads/{file}/complete", Item),
+        Row::new(M::POST, "/v1/executions", List)
+            .body(|ids| json!({ "prompt": "Planted", "workspace": ids.workspace }))
+            .unseen(),
+        Row::new(M::GET, "/v1/executions/{id}", Item),
+        Row::new(M::GET, "/v1/files", List).queries(&["", "limit=1"]),
+        Row::new(M::POST, "/v1/files", Item).body(|ids| json!({ "from": ids.file })),
+        Row::new(M::GET, "/v1/files/{id}/content", Item),
+        Row::new(M::DELETE, "/v1/files/{id}", Shared),
         Row::new(M::GET, "/v1/agent/{workspace}/{run}/config", Run),
+        Row::new(M::POST, "/v1/agent/{workspace}/{run}/results", Run).form(),
+        Row::new(M::GET, "/v1/assets/{link}/assets.zip", Run),
+        Row::new(M::PUT, "/v1/uploads/{link}", Run),
         Row::new(M::GET, "/v1/runs/{id}/approvals", Item),
         Row::new(M::POST, "/v1/runs/{id}/approvals", Item)
             .body(|ids| json!({ "id": ids.approval, "approve": true })),

@@ -14,6 +14,7 @@ use reqwest::Method;
 use serde_json::json;
 use serde_json::value::to_raw_value;
 use store::turns::Held;
+use testkit::form::Form;
 use testkit::sandbox::{Action, ScriptedSandbox};
 use testkit::server::{JWT_SECRET, TestCaller, TestServer, token};
 
@@ -67,6 +68,10 @@ pub fn absent() -> Ids {
         running: id(),
         approval: id(),
         agent: id(),
+        file: id(),
+        promised: id(),
+        shared: id(),
+        execution: id(),
         key: id(),
         user: format!("nobody-{}", id()),
     }
@@ -125,6 +130,35 @@ async fn approval(server: &TestServer, sandbox: &ScriptedSandbox) -> String {
     approval.id.to_string()
 }
 
+async fn uploaded(caller: &TestCaller<'_>, path: &str, name: &str, text: &str) -> String {
+    let request = caller.request(Method::POST, path).header("content-type", Form::kind());
+    let made = ask(request.body(Form::of(name, text.as_bytes()).end())).await;
+    expect(&made, 201, "");
+    made.body["files"][0]["id"].as_str().unwrap().into()
+}
+
+/// A file of the conversation, and one whose bytes have come and wait for their completion.
+async fn files(owner: &TestCaller<'_>, workspace: &str, conversation: &str) -> [String; 2] {
+    let path = format!("/v1/chat-conversations/{conversation}/files");
+    let name = format!("{THREAD_WORD}.txt");
+    let file = uploaded(owner, &format!("{path}?workspace={workspace}"), &name, THREAD_WORD).await;
+    // Of the one byte "x".
+    let sha256 = "2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881";
+    let promise = json!({ "name": format!("{THREAD_WORD}-2.txt"), "size": 1, "sha256": sha256 });
+    let promised = post(owner, &format!("{path}/uploads?workspace={workspace}"), promise).await;
+    expect(&promised, 201, "");
+    let link = promised.body["url"].as_str().unwrap().rsplit('/').next().unwrap().to_owned();
+    expect(&ask(owner.request(Method::PUT, &format!("/v1/uploads/{link}")).body("x")).await, 204, "");
+    [file, promised.body["id"].as_str().unwrap().into()]
+}
+
+async fn execution(owner: &TestCaller<'_>, workspace: &str) -> String {
+    let body = json!({ "workspace": workspace, "prompt": format!("Ask about my {THREAD_WORD}") });
+    let made = post(owner, "/v1/executions", body).await;
+    expect(&made, 200, "");
+    made.header("threadkeep-execution").to_owned()
+}
+
 impl Victim {
     pub async fn new(server: &TestServer, sandbox: &ScriptedSandbox, tag: &str) -> Self {
         let (boss_id, owner_id) = (format!("boss-{tag}"), format!("owner-{tag}"));
@@ -160,6 +194,11 @@ impl Victim {
         let agent = post(&as_boss, "/v1/agents", body).await;
         expect(&agent, 201, "");
         let agent = agent.body["id"].as_str().unwrap().to_owned();
+        let [file, promised] = files(&as_owner, &workspace, &conversation).await;
+        let path = format!("/v1/files?workspace={workspace}");
+        let shared = uploaded(&as_boss, &path, "shared.txt", "everyone's").await;
+        let execution = execution(&as_owner, &workspace).await;
+        let user = owner_id;
         let ids = Ids {
             workspace,
             conversation,
@@ -170,8 +209,12 @@ impl Victim {
             running,
             approval,
             agent,
+            file,
+            promised,
+            shared,
+            execution,
             key,
-            user: owner_id,
+            user,
         };
         Self { ids, boss, owner }
     }
@@ -187,7 +230,7 @@ impl Victim {
     /// As `view`, where some of it may be gone.
     pub async fn view_or_refusals(&self, server: &TestServer) -> Vec<String> {
         let (boss, owner) = (server.caller(&self.boss), server.caller(&self.owner));
-        let Ids { workspace, conversation, running, .. } = &self.ids;
+        let Ids { workspace, conversation, running, execution, .. } = &self.ids;
         let mut view = Vec::new();
         for path in [
             format!("/v1/workspaces/{workspace}"),
@@ -195,6 +238,7 @@ impl Victim {
             format!("/v1/api-keys?workspace={workspace}"),
             format!("/v1/agents?workspace={workspace}"),
             format!("/v1/audit?limit=100&workspace={workspace}"),
+            format!("/v1/files?workspace={workspace}"),
         ] {
             view.push(get(&boss, &path).await);
         }
@@ -206,6 +250,8 @@ impl Victim {
             format!("/v1/chat-conversations/{conversation}/queue?workspace={workspace}"),
             format!("/v1/chat-conversations/{conversation}/branches?workspace={workspace}"),
             format!("/v1/runs/{running}/approvals?workspace={workspace}"),
+            format!("/v1/chat-conversations/{conversation}/files?workspace={workspace}"),
+            format!("/v1/executions/{execution}?workspace={workspace}"),
         ] {
             view.push(get(&owner, &path).await);
         }

@@ -1,7 +1,9 @@
 //! Turns in the mode `ask`: answered by a model, the built-in one where no other is set up.
 
 use domain::secret::Secret;
+use reqwest::Method;
 use serde_json::{Value, json};
+use testkit::form::Form;
 use testkit::sandbox::{Action, ScriptedSandbox};
 use testkit::server::Backend;
 
@@ -16,6 +18,7 @@ stories!(
     a_name_that_is_no_model_is_told,
     a_message_that_cannot_fit_is_refused_before_anything_is_written,
     the_budget_holds_and_its_cut_stays,
+    the_demo_model_lists_and_reads_what_was_attached,
 );
 
 #[derive(Clone, Copy, Debug)]
@@ -317,5 +320,30 @@ async fn the_budget_holds_and_its_cut_stays(backend: Backend) -> Option<()> {
     let sent = trace.iter().find(|entry| entry["kind"] == "dispatch").unwrap();
     assert_eq!(sent["line"]["messages"].as_array().unwrap().len(), before.len());
     assert!(sent["line"]["cuts"][0].as_str().unwrap().contains("messages before"), "{sent}");
+    Some(())
+}
+
+async fn the_demo_model_lists_and_reads_what_was_attached(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let stream = world.begin(&json!({ "message": "list files", "mode": "ask" })).await;
+    let conversation = stream.conversation();
+    stream.rest().await;
+    assert!(world.thread(&conversation).await[1].1.contains("There are no files"));
+    let form = Form::of("notes.txt", "buy milk".as_bytes()).end();
+    let upload = world.request(Method::POST, &format!("/v1/chat-conversations/{conversation}/files"));
+    let uploaded = ask(upload.header("content-type", Form::kind()).body(form)).await;
+    assert_eq!(uploaded.status, 201, "{}", uploaded.text);
+    for (message, words) in [
+        ("list files", "notes.txt (text/plain"),
+        ("read notes.txt", "buy milk"),
+        ("read NOTES.txt", "buy milk"),
+        ("read other.txt", "no file"),
+    ] {
+        let told = world.tell(&json!({ "conversation": conversation, "message": message })).await;
+        let kinds: Vec<&str> = told.frames.iter().map(|frame| frame.event.as_str()).collect();
+        assert!(kinds.contains(&"tool_calls") && kinds.contains(&"tool_result"), "{kinds:?}");
+        let answer = world.thread(&conversation).await.pop().unwrap().1;
+        assert!(answer.contains(words), "{message}: {answer}");
+    }
     Some(())
 }

@@ -15,9 +15,8 @@ use tokio::net::{TcpSocket, TcpStream};
 use crate::scripts::{delta, open, result};
 use crate::sse::{Told, frames};
 
-const STALLED: usize = 200;
-/// Fewer than the stalled ones, for they do all the work, and a test build is slow at it.
-const READING: usize = 50;
+const STALLED: usize = 500;
+const READING: usize = 500;
 /// Of 500 bytes each: far more than the sockets of a reader who does not read will hold.
 const EVENTS: u64 = 1000;
 /// For the server, all in all: a stalled reader may cost its connection, and some of the log.
@@ -106,7 +105,7 @@ async fn stalled_readers_cost_nobody_anything() {
     let pid = server.pid().unwrap();
     let before = rss_kib(pid);
     gate.open();
-    let told = tokio::time::timeout(Duration::from_secs(60), join_all(reading.into_iter().map(read))).await;
+    let told = tokio::time::timeout(Duration::from_secs(180), join_all(reading.into_iter().map(read))).await;
     let told = told.expect("the reading ones wait for the stalled ones");
     let growth = rss_kib(pid).saturating_sub(before);
     let first = Told::new(told[0].clone());

@@ -6,8 +6,9 @@ use jiff::Timestamp;
 use uuid::Uuid;
 
 use super::transaction::{Database, Query, Settings, Transaction, inside};
-use super::{conversations, messages, search};
+use super::{conversations, fork_files, messages, search};
 use crate::error::{Result, StoreError};
+use crate::files::Fork;
 use crate::list::Dialect;
 use crate::turns::Branch;
 
@@ -79,19 +80,33 @@ pub(super) async fn head(
     Ok(Head { branch: branch.ok_or(StoreError::NotFound)?, seq: row.try_get(1)? })
 }
 
-/// Where a message of the conversation stands: its branch, its number, and whether a user wrote it.
+/// Where a message of the conversation stands, and what is attached to it.
+#[derive(Debug)]
+pub(super) struct Spot {
+    pub(super) branch: i32,
+    pub(super) seq: i64,
+    pub(super) from_user: bool,
+    pub(super) attachments: String,
+    pub(super) created_at: Timestamp,
+}
+
 pub(super) async fn place(
     tx: &Transaction,
     scope: &Scope,
     conversation: Uuid,
     message: Uuid,
-) -> Result<Option<(i32, i64, bool)>> {
+) -> Result<Option<Spot>> {
     let text = format!(
-        "SELECT branch, seq, role = 'user' FROM messages WHERE {} AND conversation_id = $2 AND id = $3",
+        "SELECT branch, seq, role = 'user', file_attachments, created_at FROM messages \
+         WHERE {} AND conversation_id = $2 AND id = $3",
         tx.inside("workspace_id")
     );
     let row = tx.row(&text, &[&scope.workspace, &conversation, &message]).await?;
-    row.map(|row| Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?))).transpose()
+    row.map(|row| {
+        let (branch, seq, from_user) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+        Ok(Spot { branch, seq, from_user, attachments: row.try_get(3)?, created_at: row.try_get(4)? })
+    })
+    .transpose()
 }
 
 /// Makes a branch that shares `parent` up to `fork_seq`, and makes it current. The conversation is locked.
@@ -183,19 +198,20 @@ pub(super) async fn select(
     Ok(thread)
 }
 
+pub(super) const NOT_THROUGH: StoreError =
+    StoreError::Invalid { input: "/through", detail: "through is not a message of this conversation" };
+
 /// A new conversation of the caller's own with the thread through one message.
 pub(super) async fn fork(
     tx: &Transaction,
     scope: &Scope,
     conversation: Uuid,
     through: Uuid,
-    id: Uuid,
-    now: Timestamp,
+    fork: &Fork,
 ) -> Result<Conversation> {
+    let Fork { id, now, .. } = *fork;
     let source = conversations::get_locked(tx, scope, conversation).await?;
-    let missing =
-        StoreError::Invalid { input: "/through", detail: "through is not a message of this conversation" };
-    let (branch, seq, _) = place(tx, scope, conversation, through).await?.ok_or(missing)?;
+    let Spot { branch, seq, .. } = place(tx, scope, conversation, through).await?.ok_or(NOT_THROUGH)?;
     let mut made = source.clone();
     made.id = id;
     if made.owner != scope.user {
@@ -214,5 +230,6 @@ pub(super) async fn fork(
     conversations::insert(tx, &made).await?;
     search::index_title(tx, scope, &made).await?;
     messages::copy(tx, scope, conversation, (branch, seq), id).await?;
+    fork_files::copy(tx, scope, conversation, fork).await?;
     Ok(made)
 }

@@ -164,7 +164,22 @@ pub(super) fn by_id(dialect: Dialect, scope: &Scope, id: Uuid, deleted: bool) ->
     sql
 }
 
-/// A conversation the scope may see, locked against other changes.
+/// As `by_id`, of a live one, without its context, which may be large.
+pub(super) fn by_id_alone(dialect: Dialect, scope: &Scope, id: Uuid) -> Sql {
+    let mut sql = visible(dialect, scope, false, false);
+    let id = sql.bind(Value::Uuid(id));
+    sql.text += &format!(" AND c.id = {id}");
+    sql
+}
+
+/// Locks a live conversation the scope may see against other changes.
+pub(super) async fn lock(tx: &Transaction, scope: &Scope, id: Uuid) -> Result<()> {
+    let mut sql = by_id_alone(tx.dialect, scope, id);
+    sql.text += " FOR NO KEY UPDATE OF c";
+    tx.row(&sql.text, &params(&sql)).await?.map(|_| ()).ok_or(StoreError::NotFound)
+}
+
+/// A conversation the scope may see, locked against other changes; a deleted one only while it can be restored.
 async fn find_locked(
     tx: &Transaction,
     scope: &Scope,
@@ -172,7 +187,7 @@ async fn find_locked(
     deleted: bool,
 ) -> Result<Option<Conversation>> {
     let mut sql = by_id(tx.dialect, scope, id, deleted);
-    sql.text += " FOR NO KEY UPDATE OF c";
+    sql.text += if deleted { " AND NOT c.purging FOR NO KEY UPDATE OF c" } else { " FOR NO KEY UPDATE OF c" };
     tx.row(&sql.text, &params(&sql)).await?.map(|row| read(&row)).transpose()
 }
 
@@ -306,9 +321,12 @@ pub(super) async fn delete(
     conversation.touch(now);
     conversation.deleted_at = Some(conversation.updated_at);
     save(tx, &conversation).await?;
-    // Files of the bag go with it, under the same time, so that a restore finds just those.
+    // Files of the bag go with it, under the same time, so that a restore finds just those: one that was deleted by
+    // itself at this very time is told apart. One that is only reserved stays away: its upload is refused from now on.
     let text = format!(
-        "UPDATE files SET deleted_at = $3 WHERE {} AND conversation_id = $2 AND deleted_at IS NULL",
+        "UPDATE files SET deleted_at = CASE WHEN deleted_at IS NULL THEN $3::timestamptz \
+         ELSE deleted_at - interval '1 millisecond' END \
+         WHERE {} AND conversation_id = $2 AND (deleted_at IS NULL OR deleted_at = $3)",
         tx.inside("workspace_id")
     );
     tx.execute(&text, &[&scope.workspace, &id, &conversation.updated_at]).await?;
@@ -328,7 +346,7 @@ pub(super) async fn restore(
     conversation.touch(now);
     save(tx, &conversation).await?;
     let text = format!(
-        "UPDATE files SET deleted_at = NULL WHERE {} AND conversation_id = $2 AND deleted_at = $3",
+        "UPDATE files SET deleted_at = NULL WHERE {} AND conversation_id = $2 AND kept AND deleted_at = $3",
         tx.inside("workspace_id")
     );
     tx.execute(&text, &[&scope.workspace, &id, &deleted_at]).await?;

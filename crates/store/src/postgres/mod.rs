@@ -6,6 +6,9 @@ mod audit;
 mod branches;
 mod conversations;
 mod error;
+mod executions;
+mod files;
+mod fork_files;
 mod keys;
 mod leases;
 mod log;
@@ -13,6 +16,7 @@ mod members;
 mod messages;
 mod news;
 mod open;
+mod purge;
 mod runs;
 mod search;
 mod transaction;
@@ -28,6 +32,7 @@ use domain::conversation::{
     Conversation, ConversationPatch, ConversationQuery, ConversationSearch, Found, NewConversation, Page,
     Write,
 };
+use domain::file::{Bag, File};
 use domain::message::NewMessage;
 use domain::run::{Lease, Run, StartTurn, TurnMessage, Usage};
 use domain::scope::{Role, Scope};
@@ -39,6 +44,7 @@ use uuid::Uuid;
 
 use self::transaction::{Database, Settings};
 use crate::error::Result;
+use crate::files::{Doomed, Execution, Fork, NewExecution, NewFile, Purgeable, Reserved, Stored};
 use crate::list::Dialect;
 use crate::store::{Store, Thread, ThreadRead};
 use crate::turns::{
@@ -436,21 +442,164 @@ impl Store for PostgresStore {
         Some(news::listen(&self.config))
     }
 
+    async fn reserve_files(
+        &self,
+        scope: &Scope,
+        bag: Bag,
+        new: &[NewFile],
+        max_bag_bytes: u64,
+        now: Timestamp,
+    ) -> Result<Vec<Reserved>> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| files::reserve(
+            tx,
+            scope,
+            bag,
+            new,
+            max_bag_bytes,
+            now
+        ))
+    }
+
+    async fn get_reserved(&self, scope: &Scope, bag: Bag, id: Uuid) -> Result<Reserved> {
+        files::get_reserved(&self.database, scope, bag, id).await
+    }
+
+    async fn claim_promised(&self, scope: &Scope, bag: Bag, id: Uuid, now: Timestamp) -> Result<Reserved> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| files::claim_promised(
+            tx, scope, bag, id, now
+        ))
+    }
+
+    async fn keep_files(
+        &self,
+        scope: &Scope,
+        bag: Bag,
+        stored: &[Stored],
+        max_bag_bytes: u64,
+        now: Timestamp,
+    ) -> Result<Vec<File>> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| files::keep(
+            tx,
+            scope,
+            bag,
+            stored,
+            max_bag_bytes,
+            now
+        ))
+    }
+
+    async fn system_forget_files(&self, workspace: Uuid, ids: &[Uuid]) -> Result<()> {
+        let settings = Settings::workspace(workspace).seeing_all();
+        transaction!(self.database, begin_write, settings, |tx| files::forget(tx, workspace, ids))
+    }
+
+    async fn list_files(
+        &self,
+        scope: &Scope,
+        bag: Bag,
+        after: Option<Uuid>,
+        limit: usize,
+    ) -> Result<Vec<File>> {
+        files::list(&self.database, scope, bag, after, limit).await
+    }
+
+    async fn get_file(&self, scope: &Scope, id: Uuid) -> Result<File> {
+        files::get(&self.database, scope, id).await
+    }
+
+    async fn delete_file(&self, scope: &Scope, id: Uuid, now: Timestamp) -> Result<()> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| files::delete(tx, scope, id, now))
+    }
+
+    async fn keep_results(
+        &self,
+        held: &Held,
+        stored: &[Stored],
+        max_bag_bytes: u64,
+        now: Timestamp,
+    ) -> Result<Vec<File>> {
+        let settings = Settings::workspace(held.workspace).seeing_all();
+        transaction!(self.database, begin_write, settings, |tx| files::keep_results(
+            tx,
+            held,
+            stored,
+            max_bag_bytes,
+            now
+        ))
+    }
+
+    async fn list_results(&self, held: &Held) -> Result<Vec<File>> {
+        files::list_results(&self.database, held).await
+    }
+
+    async fn list_run_assets(&self, workspace: Uuid, run: Uuid) -> Result<Vec<File>> {
+        files::list_run_assets(&self.database, workspace, run).await
+    }
+
+    async fn system_list_stale(&self, before: Timestamp, limit: usize) -> Result<Vec<Doomed>> {
+        transaction!(self.database, begin_system, Settings::nobody(), |tx| purge::list_stale(
+            tx, before, limit
+        ))
+    }
+
+    async fn system_known_keys(&self, keys: &[String]) -> Result<Vec<bool>> {
+        transaction!(self.database, begin_system, Settings::nobody(), |tx| purge::known_keys(tx, keys))
+    }
+
+    async fn begin_execution(&self, scope: &Scope, new: &NewExecution) -> Result<Begun> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| executions::begin(tx, scope, new))
+    }
+
+    async fn get_execution(&self, scope: &Scope, id: Uuid) -> Result<Execution> {
+        executions::get(&self.database, scope, id).await
+    }
+
+    async fn system_list_purgeable(&self, before: Timestamp, limit: usize) -> Result<Vec<Purgeable>> {
+        transaction!(self.database, begin_system, Settings::nobody(), |tx| purge::list(tx, before, limit))
+    }
+
+    async fn system_begin_purge(&self, conversation: &Purgeable) -> Result<Vec<Doomed>> {
+        let settings = Settings::workspace(conversation.workspace).seeing_all();
+        transaction!(self.database, begin_write, settings, |tx| purge::begin(tx, conversation))
+    }
+
+    async fn system_purge(&self, conversation: &Purgeable) -> Result<()> {
+        let settings = Settings::workspace(conversation.workspace).seeing_all();
+        transaction!(self.database, begin_write, settings, |tx| purge::purge(tx, conversation))
+    }
+
+    async fn system_list_deleted_files(&self, before: Timestamp, limit: usize) -> Result<Vec<Doomed>> {
+        transaction!(self.database, begin_system, Settings::nobody(), |tx| purge::list_deleted(
+            tx, before, limit
+        ))
+    }
+
+    async fn system_compact(&self) -> Result<()> {
+        purge::compact(&self.config).await
+    }
+
+    async fn list_fork_files(&self, scope: &Scope, conversation: Uuid, through: Uuid) -> Result<Vec<File>> {
+        transaction!(self.database, begin_read, Settings::of(scope), |tx| fork_files::list(
+            tx,
+            scope,
+            conversation,
+            through
+        ))
+    }
+
     async fn fork_conversation(
         &self,
         scope: &Scope,
         conversation: Uuid,
         through: Uuid,
-        id: Uuid,
-        now: Timestamp,
+        fork: &Fork,
     ) -> Result<Conversation> {
         transaction!(self.database, begin_write, Settings::of(scope), |tx| branches::fork(
             tx,
             scope,
             conversation,
             through,
-            id,
-            now
+            fork
         ))
     }
 

@@ -42,6 +42,7 @@ fn payloads(news: &[News]) -> Vec<String> {
             News::Moved(run) => ('m', run),
             News::Following(run) => ('f', run),
             News::Cancelled(run) => ('c', run),
+            News::Results(run) => ('r', run),
         };
         let word = format!("{kind}{}", run.simple());
         match payloads.last_mut() {
@@ -63,6 +64,7 @@ fn parse(payload: &str) -> impl Iterator<Item = News> {
             b'm' => Some(News::Moved(run)),
             b'f' => Some(News::Following(run)),
             b'c' => Some(News::Cancelled(run)),
+            b'r' => Some(News::Results(run)),
             _ => None,
         }
     })

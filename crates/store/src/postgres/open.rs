@@ -257,8 +257,11 @@ pub(super) async fn check_schema(client: &Client) -> Result<()> {
 }
 
 pub(super) async fn schema_version(url: &Secret) -> Result<Option<i32>> {
-    let config = parse(url)?;
-    let setup = pool(&config, 1, None)?;
-    let client = connect(&setup, &config).await?;
+    let client = beside(&parse(url)?).await?;
     applied_version(&client).await
+}
+
+/// A connection beside the pool, as the role that the address names.
+pub(super) async fn beside(config: &Config) -> Result<Object> {
+    connect(&pool(config, 1, None)?, config).await
 }

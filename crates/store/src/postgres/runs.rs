@@ -7,6 +7,7 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::conversations::{self, bad_column};
+use super::files;
 use super::transaction::{Database, Query, Settings, Transaction, inside, params};
 use crate::error::{Result, StoreError};
 use crate::list::{Dialect, Sql, Value};
@@ -46,7 +47,7 @@ pub(super) async fn by_id(tx: &Transaction, workspace: Uuid, run: Uuid) -> Resul
     read(&tx.row(&text, &[&workspace, &run]).await?.ok_or(StoreError::NotFound)?)
 }
 
-/// A run whose conversation the scope may see and is not deleted, with `log_expired` after its columns.
+/// A run whose conversation the scope may see and is not deleted, or an execution's own, with `log_expired` after its columns.
 pub(super) fn visible(dialect: Dialect, scope: &Scope, run: Uuid) -> Sql {
     let mut sql = Sql::new(dialect);
     let own = match dialect {
@@ -54,12 +55,14 @@ pub(super) fn visible(dialect: Dialect, scope: &Scope, run: Uuid) -> Sql {
         _ => format!("r.workspace_id = {}", sql.bind(Value::Uuid(scope.workspace))),
     };
     let visible = sql.visible(scope, false);
+    let execution = files::own_execution(&mut sql, dialect, scope, "r.user_id");
     let id = sql.bind(Value::Uuid(run));
     sql.text = format!(
         "SELECT {COLUMNS}, r.log_expired FROM runs r LEFT JOIN chat_conversations c \
          ON c.workspace_id = r.workspace_id AND c.id = r.conversation_id \
          WHERE {own} AND r.id = {id} \
-         AND (r.conversation_id IS NULL OR (c.id IS NOT NULL AND c.deleted_at IS NULL AND {visible}))"
+         AND CASE WHEN r.conversation_id IS NULL THEN {execution} \
+             ELSE c.id IS NOT NULL AND c.deleted_at IS NULL AND {visible} END"
     );
     sql
 }

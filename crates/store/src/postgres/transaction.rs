@@ -79,8 +79,12 @@ impl Settings {
     }
 
     fn values(&self) -> [&str; 4] {
-        [&self.workspace, &self.user, if self.sees_all { "on" } else { "off" }, &self.words]
+        [&self.workspace, &self.user, on_off(self.sees_all), &self.words]
     }
+}
+
+fn on_off(on: bool) -> &'static str {
+    if on { "on" } else { "off" }
 }
 
 /// The lexeme that every document of a workspace has, and so the part of the word index that is the
@@ -298,6 +302,18 @@ impl Transaction {
             Err(error) if is_unique_violation(&error) => Err(StoreError::Taken(what)),
             Err(error) => Err(self.failed(error)),
         }
+    }
+
+    /// Makes transactions that say the same name go one after the other: what is asked after this sees what those
+    /// before it committed.
+    pub(super) async fn wait_in_line(&self, name: &str) -> Result<()> {
+        self.rows("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", &[&name]).await.map(|_| ())
+    }
+
+    /// Whether all of the workspace is seen from here on, as in `Settings`.
+    pub(super) async fn see_all(&self, all: bool) -> Result<()> {
+        let text = "SELECT set_config('threadkeep.sees_all', $1, true)";
+        self.rows(text, &[&on_off(all)]).await.map(|_| ())
     }
 
     pub(super) fn inside(&self, column: &str) -> String {

@@ -2,39 +2,55 @@
 //!
 //! Whoever needs both locks a conversation before its runs, so that no two transactions wait for each other.
 
+use std::collections::HashSet;
+
 use domain::conversation::{Conversation, ConversationPatch, NewConversation, Write};
-use domain::message::{Window, plain_text};
+use domain::file::File;
+use domain::message::{Message, NewMessage, Window, plain_text};
 use domain::run::{Lease, OnBusy, Run, RunStatus, StartTurn};
 use domain::scope::Scope;
-use futures_util::future::join;
+use futures_util::future::{join, join3};
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use super::branches::{self, Head, Start};
+use super::branches::{self, Head, Spot, Start};
 use super::transaction::Transaction;
-use super::{conversations, leases, messages, runs, search};
+use super::{conversations, files, leases, messages, runs, search};
 use crate::error::{Result, StoreError};
+use crate::files::{attachments_json, execution_message, named_files};
 use crate::turns::{
-    Begun, Dispatch, Held, KEY_LIFE, NewTurn, QueueStart, Settlement, Waiting, caller, note_turn, own_scope,
-    parse_json, to_json, user_message,
+    Begun, Dispatch, Held, Idempotency, KEY_LIFE, NewTurn, QueueStart, Settlement, Waiting, caller,
+    note_turn, own_scope, parse_json, to_json, user_message,
 };
 
 pub(super) async fn begin(tx: &Transaction, scope: &Scope, new: &NewTurn) -> Result<Begun> {
-    if let Some(before) = repeated(tx, scope, new).await? {
+    if let Some(before) = repeated(tx, scope, new.idempotency.as_ref(), new.now).await? {
         return Ok(before);
     }
-    if open_runs(tx, scope).await? >= new.max_open_runs as i64 {
+    if too_many(tx, scope, new.max_open_runs).await? {
         return Ok(Begun::TooManyRuns);
     }
-    let (mut thread, busy, head) = match new.turn.conversation {
+    let (mut thread, replaced, busy, head, files) = match new.turn.conversation {
         Some(id) => {
-            let thread = known_conversation(tx, scope, id, new).await?;
+            let (thread, replaced) = known_conversation(tx, scope, id, new).await?;
             // Asked for under the conversation's lock: what another begin committed is seen.
-            let (busy, head) = join(under_way(tx, scope, id), branches::head(tx, scope, id, None)).await;
-            (thread, busy?, head?)
+            let (busy, head, files) = join3(
+                under_way(tx, scope, id),
+                branches::head(tx, scope, id, None),
+                attached(tx, scope, id, &new.turn, replaced.as_ref()),
+            )
+            .await;
+            (thread, replaced, busy?, head?, files?)
         }
-        None => (first_conversation(tx, scope, new).await?, None, Head { branch: 0, seq: 0 }),
+        None if new.turn.attachments.as_ref().is_some_and(|files| !files.is_empty()) => {
+            return Err(StoreError::NoAttachment(0));
+        }
+        None => {
+            let first = first_conversation(tx, scope, new).await?;
+            (first, None, None, Head { branch: 0, seq: 0 }, Vec::new())
+        }
     };
+    let files = all_of(files, new.turn.attachments.is_some())?;
     let begun = match (busy, new.turn.on_busy) {
         (None, _) => {
             let start = QueueStart {
@@ -43,10 +59,11 @@ pub(super) async fn begin(tx: &Transaction, scope: &Scope, new: &NewTurn) -> Res
                 branch: new.branch,
                 now: new.now,
             };
-            let head = branch_for(tx, scope, thread.id, &new.turn, &start, head).await?;
+            let head = branch_for(tx, scope, thread.id, &new.turn, &start, (head, replaced.as_ref())).await?;
             let message = message_of(new, &new.turn);
             // The run points to the conversation alone, so it need not wait for the message.
-            let placed = place_message(tx, scope, &mut thread, message, &new.turn, (head, start.now));
+            let placed =
+                place_message(tx, scope, &mut thread, (message, &files), &new.turn, (head, start.now));
             let run =
                 insert_run(tx, scope, new, &new.turn, (thread_id(new), Place::Under(&start, head.branch)));
             let (placed, run) = join(placed, run).await;
@@ -54,10 +71,42 @@ pub(super) async fn begin(tx: &Transaction, scope: &Scope, new: &NewTurn) -> Res
             Begun::Started(run?, Lease { run: new.run, fence: 1 })
         }
         (Some((run, _)), OnBusy::Reject) => return Ok(Begun::Busy(run)),
-        (Some(busy), policy) => Begun::Queued(enqueue(tx, scope, new, policy, busy).await?),
+        (Some(busy), policy) => {
+            // Tied to its message already, which is to come.
+            files::attach(tx, scope, &files, new.message).await?;
+            Begun::Queued(enqueue(tx, scope, new, policy, busy).await?)
+        }
     };
-    remember(tx, scope, new).await?;
+    remember(tx, scope, new.idempotency.as_ref(), new.run, new.now).await?;
     Ok(begun)
+}
+
+/// The files to attach to the turn's message, each in its place: those it names, or those of the message that it
+/// edits. Asks nothing when there are none.
+async fn attached(
+    tx: &Transaction,
+    scope: &Scope,
+    conversation: Uuid,
+    turn: &StartTurn,
+    replaced: Option<&Spot>,
+) -> Result<Vec<Option<File>>> {
+    let ids = match (&turn.attachments, &turn.message, replaced) {
+        (Some(ids), ..) => ids.clone(),
+        (None, Some(_), Some(replaced)) => named_files(&replaced.attachments)?,
+        _ => Vec::new(),
+    };
+    files::pick(tx, scope, conversation, &ids).await
+}
+
+/// Those that are there, each once; with `named`, none may be missing.
+fn all_of(files: Vec<Option<File>>, named: bool) -> Result<Vec<File>> {
+    match files.iter().position(Option::is_none) {
+        Some(index) if named => Err(StoreError::NoAttachment(index)),
+        _ => {
+            let mut known = HashSet::new();
+            Ok(files.into_iter().flatten().filter(|file| known.insert(file.id)).collect())
+        }
+    }
 }
 
 fn thread_id(new: &NewTurn) -> Uuid {
@@ -68,17 +117,20 @@ fn message_of(new: &NewTurn, turn: &StartTurn) -> Option<Uuid> {
     if turn.message.is_some() { Some(new.message) } else { turn.replace }
 }
 
-async fn repeated(tx: &Transaction, scope: &Scope, new: &NewTurn) -> Result<Option<Begun>> {
-    let Some(idempotency) = &new.idempotency else { return Ok(None) };
-    // Requests with one key go one after the other; the next one's question sees what this one committed.
-    let name = format!("{} {} {}", scope.workspace, caller(scope), idempotency.key);
-    tx.rows("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", &[&name]).await?;
+pub(super) async fn repeated(
+    tx: &Transaction,
+    scope: &Scope,
+    idempotency: Option<&Idempotency>,
+    now: Timestamp,
+) -> Result<Option<Begun>> {
+    let Some(idempotency) = idempotency else { return Ok(None) };
+    tx.wait_in_line(&format!("{} {} {}", scope.workspace, caller(scope), idempotency.key)).await?;
     let text = format!(
         "SELECT body_hash, run_id FROM idempotency_keys \
          WHERE {} AND caller = $2 AND key = $3 AND created_at > $4",
         tx.inside("workspace_id")
     );
-    let since = new.now.saturating_sub(KEY_LIFE).map_err(|error| StoreError::Internal(error.to_string()))?;
+    let since = now.saturating_sub(KEY_LIFE).map_err(|error| StoreError::Internal(error.to_string()))?;
     let found = tx.row(&text, &[&scope.workspace, &caller(scope), &idempotency.key, &since]).await?;
     let Some(found) = found else { return Ok(None) };
     if found.try_get::<_, &[u8]>(0)? != idempotency.body_hash {
@@ -87,32 +139,46 @@ async fn repeated(tx: &Transaction, scope: &Scope, new: &NewTurn) -> Result<Opti
     Ok(Some(Begun::Repeated(runs::by_id(tx, scope.workspace, found.try_get(1)?).await?)))
 }
 
-async fn remember(tx: &Transaction, scope: &Scope, new: &NewTurn) -> Result<()> {
-    let Some(idempotency) = &new.idempotency else { return Ok(()) };
+pub(super) async fn remember(
+    tx: &Transaction,
+    scope: &Scope,
+    idempotency: Option<&Idempotency>,
+    run: Uuid,
+    now: Timestamp,
+) -> Result<()> {
+    let Some(idempotency) = idempotency else { return Ok(()) };
     tx.execute(
         "INSERT INTO idempotency_keys (workspace_id, caller, key, body_hash, run_id, created_at) \
          VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (workspace_id, caller, key) DO UPDATE \
          SET body_hash = excluded.body_hash, run_id = excluded.run_id, created_at = excluded.created_at",
-        &[
-            &scope.workspace,
-            &caller(scope),
-            &idempotency.key,
-            &idempotency.body_hash.as_slice(),
-            &new.run,
-            &new.now,
-        ],
+        &[&scope.workspace, &caller(scope), &idempotency.key, &idempotency.body_hash.as_slice(), &run, &now],
     )
     .await
     .map(|_| ())
 }
 
-async fn open_runs(tx: &Transaction, scope: &Scope) -> Result<i64> {
+/// So many begins of one user may be between their count and their commit at once: as many as there are connections
+/// to work on, on a few nodes.
+const AT_ONCE: u64 = 64;
+
+/// Whether the user has that many runs open. Far from the limit begins go on side by side; near it, one after the
+/// other, so that none passes it.
+pub(super) async fn too_many(tx: &Transaction, scope: &Scope, max_open_runs: u64) -> Result<bool> {
+    let open = open_runs(tx, scope).await?;
+    if open >= max_open_runs || open + AT_ONCE < max_open_runs {
+        return Ok(open >= max_open_runs);
+    }
+    tx.wait_in_line(&format!("open runs {} {}", scope.workspace, scope.user)).await?;
+    Ok(open_runs(tx, scope).await? >= max_open_runs)
+}
+
+async fn open_runs(tx: &Transaction, scope: &Scope) -> Result<u64> {
     let text = format!(
         "SELECT count(*) FROM runs WHERE {} AND user_id = $2 AND status IN ('queued', 'running')",
         tx.inside("workspace_id")
     );
     let row = tx.row(&text, &[&scope.workspace, &scope.user]).await?;
-    row.map_or(Ok(0), |row| Ok(row.try_get(0)?))
+    row.map_or(Ok(0), |row| Ok(row.try_get::<_, i64>(0)?.unsigned_abs()))
 }
 
 async fn first_conversation(tx: &Transaction, scope: &Scope, new: &NewTurn) -> Result<Conversation> {
@@ -135,24 +201,22 @@ async fn first_conversation(tx: &Transaction, scope: &Scope, new: &NewTurn) -> R
     conversations::create(tx, scope, &made, new.conversation, &write).await
 }
 
-/// The conversation of a later turn, locked; the message to replace must be a user's and in it.
+/// The conversation of a later turn, locked, and the message to replace, which must be a user's and in it.
 async fn known_conversation(
     tx: &Transaction,
     scope: &Scope,
     id: Uuid,
     new: &NewTurn,
-) -> Result<Conversation> {
+) -> Result<(Conversation, Option<Spot>)> {
     let thread = conversations::get_locked(tx, scope, id).await?;
-    if let Some(replace) = new.turn.replace {
-        match branches::place(tx, scope, id, replace).await? {
-            Some((_, _, true)) => {}
-            _ => {
-                let detail = "replace must name a user message of this conversation";
-                return Err(StoreError::Invalid { input: "/replace", detail });
-            }
+    let Some(replace) = new.turn.replace else { return Ok((thread, None)) };
+    match branches::place(tx, scope, id, replace).await? {
+        Some(spot) if spot.from_user => Ok((thread, Some(spot))),
+        _ => {
+            let detail = "replace must name a user message of this conversation";
+            Err(StoreError::Invalid { input: "/replace", detail })
         }
     }
-    Ok(thread)
 }
 
 /// The run that stands in the way, with its user message: the one under way, or else the first queued.
@@ -189,7 +253,9 @@ async fn enqueue(
         tx.execute(&text, &[&scope.workspace, &busy]).await?;
     }
     if policy == OnBusy::Rollback && turn.replace.is_none() {
+        // It takes the other's place and nothing of it.
         turn.replace = message;
+        turn.attachments.get_or_insert_default();
     }
     let text = format!(
         "SELECT CASE WHEN $3::boolean THEN coalesce(min(queue_position), 1) - 1 ELSE coalesce(max(queue_position), 0) + 1 END \
@@ -222,10 +288,12 @@ async fn insert_run(
     };
     let text = format!(
         "INSERT INTO runs AS r (workspace_id, id, conversation_id, status, message_id, user_id, on_disconnect, \
-         request, queue_position, created_at, fence, node, lease_until, started_at, branch) \
+         request, queue_position, created_at, fence, node, lease_until, started_at, branch, assets) \
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12::text, \
-         CASE WHEN $12::text IS NOT NULL THEN {} END, $14, $15) RETURNING {}",
+         CASE WHEN $12::text IS NOT NULL THEN {} END, $14, $15, CASE WHEN $12::text IS NOT NULL THEN {} END) \
+         RETURNING {}",
         leases::until("$13"),
+        files::assets(tx.dialect, ("conversation_id", "$3")),
         runs::COLUMNS
     );
     let row = tx
@@ -281,12 +349,21 @@ pub(super) async fn start_queued(
     let (run, message, turn): (Uuid, _, StartTurn) =
         (next.try_get(0)?, next.try_get(1)?, parse_json(next.try_get(2)?)?);
     let head = branches::head(tx, &scope, thread.id, None).await?;
-    let head = branch_for(tx, &scope, thread.id, &turn, start, head).await?;
-    place_message(tx, &scope, &mut thread, message, &turn, (head, start.now)).await?;
+    let replaced = match turn.replace {
+        Some(replaced) => {
+            Some(branches::place(tx, &scope, thread.id, replaced).await?.ok_or(StoreError::NotFound)?)
+        }
+        None => None,
+    };
+    // What was deleted while the turn waited is left out.
+    let files = all_of(attached(tx, &scope, thread.id, &turn, replaced.as_ref()).await?, false)?;
+    let head = branch_for(tx, &scope, thread.id, &turn, start, (head, replaced.as_ref())).await?;
+    place_message(tx, &scope, &mut thread, (message, &files), &turn, (head, start.now)).await?;
     let text = format!(
         "UPDATE runs r SET status = 'running', fence = r.fence + 1, node = $3, lease_until = {}, started_at = $5, \
-         queue_position = NULL, branch = $6 WHERE {own} AND r.id = $2 RETURNING {}, r.fence",
+         queue_position = NULL, branch = $6, assets = {} WHERE {own} AND r.id = $2 RETURNING {}, r.fence",
         leases::until("$4"),
+        files::assets(tx.dialect, ("conversation_id", "r.conversation_id")),
         runs::COLUMNS
     );
     let (node, seconds) = (start.node.to_string(), start.lease_seconds as f64);
@@ -302,24 +379,22 @@ async fn branch_for(
     conversation: Uuid,
     turn: &StartTurn,
     start: &QueueStart,
-    current: Head,
+    (current, replaced): (Head, Option<&Spot>),
 ) -> Result<Head> {
-    let Some(replaced) = turn.replace else { return Ok(current) };
-    let place = branches::place(tx, scope, conversation, replaced).await?;
-    let (parent, seq, _) = place.ok_or(StoreError::NotFound)?;
+    let Some(Spot { branch: parent, seq, .. }) = replaced else { return Ok(current) };
     // An edit stands in the place of the message; a new answer stands after it.
-    let fork_seq = if turn.message.is_some() { seq - 1 } else { seq };
+    let fork_seq = if turn.message.is_some() { seq - 1 } else { *seq };
     let branch =
-        branches::create(tx, scope, conversation, start.branch, (parent, fork_seq), start.now).await?;
+        branches::create(tx, scope, conversation, start.branch, (*parent, fork_seq), start.now).await?;
     Ok(Head { branch, seq: fork_seq })
 }
 
-/// Puts the user's message at the end of the branch, and what the turn says into the conversation.
+/// Puts the user's message with its files at the end of the branch, and what the turn says into the conversation.
 async fn place_message(
     tx: &Transaction,
     scope: &Scope,
     thread: &mut Conversation,
-    message: Option<Uuid>,
+    (message, files): (Option<Uuid>, &[File]),
     turn: &StartTurn,
     (head, now): (Head, Timestamp),
 ) -> Result<()> {
@@ -329,7 +404,8 @@ async fn place_message(
     let new = match (&turn.message, message) {
         (Some(said), Some(id)) => {
             thread.note_message(id, true, &said.text, 0, now);
-            Some(user_message(id, said, now)?)
+            let file_attachments = attachments_json(files)?;
+            Some(NewMessage { file_attachments, ..user_message(id, said, now)? })
         }
         _ => {
             thread.touch(now);
@@ -340,7 +416,9 @@ async fn place_message(
         match &new {
             Some(new) => {
                 let place = Head { seq: head.seq + 1, ..head };
-                messages::insert(tx, scope, thread.id, place, new).await
+                let inserted = messages::insert(tx, scope, thread.id, place, new);
+                let (inserted, attached) = join(inserted, files::attach(tx, scope, files, new.id)).await;
+                inserted.and(attached)
             }
             None => Ok(()),
         }
@@ -356,7 +434,7 @@ async fn place_message(
 pub(super) async fn get_dispatch(tx: &Transaction, held: &Held, replay: usize) -> Result<Dispatch> {
     let scope = own_scope(held.workspace);
     let text = format!(
-        "SELECT {}, r.request, r.branch FROM runs r \
+        "SELECT {}, r.request, r.branch, r.assets IS NOT NULL FROM runs r \
          WHERE {} AND r.id = $2 AND r.fence = $3 AND r.status = 'running'",
         runs::COLUMNS,
         tx.inside("r.workspace_id")
@@ -364,17 +442,38 @@ pub(super) async fn get_dispatch(tx: &Transaction, held: &Held, replay: usize) -
     let row = tx.row(&text, &[&held.workspace, &held.lease.run, &held.lease.fence]).await?;
     let row = row.ok_or(StoreError::Lost)?;
     let (run, turn) = (runs::read(&row)?, parse_json(row.try_get(runs::MORE)?)?);
-    let branch: Option<i32> = row.try_get(runs::MORE + 1)?;
-    let id = run.conversation.ok_or(StoreError::NotFound)?;
-    let conversation = conversations::get(tx, &scope, id).await?;
-    let message = messages::get(tx, &scope, id, run.message.ok_or(StoreError::NotFound)?).await?;
+    let (branch, has_files): (Option<i32>, bool) =
+        (row.try_get(runs::MORE + 1)?, row.try_get(runs::MORE + 2)?);
+    let files = if has_files { files::given_to(tx, held.workspace, run.id).await? } else { Vec::new() };
+    let (conversation, message, before) = match (run.conversation, run.execution) {
+        (Some(id), _) => {
+            let conversation = conversations::get(tx, &scope, id).await?;
+            let message = run.message.ok_or(StoreError::NotFound)?;
+            let (message, before) = said(tx, &scope, id, message, (branch, replay)).await?;
+            (Some(conversation), message, before)
+        }
+        (None, Some(id)) => (None, execution_message(id, &run, &turn), Vec::new()),
+        (None, None) => return Err(StoreError::NotFound),
+    };
+    Ok(Dispatch { run, conversation, message, before, turn, files })
+}
+
+/// A message and so many before it.
+async fn said(
+    tx: &Transaction,
+    scope: &Scope,
+    conversation: Uuid,
+    message: Uuid,
+    (branch, replay): (Option<i32>, usize),
+) -> Result<(Message, Vec<Message>)> {
+    let message = messages::get(tx, scope, conversation, message).await?;
     let window = Window::Before { message: message.id, limit: replay };
     let (texts, limits) = messages::window_queries(tx.dialect, Start::Number, window);
-    let [anchor, newest] = messages::queries(&texts, &scope, &id, &branch, &limits);
+    let [anchor, newest] = messages::queries(&texts, scope, &conversation, &branch, &limits);
     let anchor = tx.rows(anchor.text, &anchor.params).await?;
     let newest = tx.rows(newest.text, &newest.params).await?;
     let (before, _) = messages::read_window(window, &anchor, &newest)?;
-    Ok(Dispatch { run, conversation, message, before, turn })
+    Ok((message, before))
 }
 
 pub(super) async fn settle(tx: &Transaction, held: &Held, settlement: &Settlement) -> Result<Run> {
@@ -420,9 +519,10 @@ async fn end(tx: &Transaction, held: &Held, settlement: &Settlement) -> Result<(
         "WITH ended AS (UPDATE runs r SET status = $4, ended_at = $5, lease_until = NULL, error_code = $6, \
              error_message = $7, assistant_message_id = $8, \
              input_tokens = r.input_tokens + $9, output_tokens = r.output_tokens + $10, \
-             last_entry = $11::bigint, last_event = $12::bigint \
+             last_entry = $11::bigint, last_event = $12::bigint, response = $16 \
              WHERE {} AND r.id = $2 AND r.fence = $3 AND r.status = 'running' \
                AND r.last_entry = $13::bigint - 1 AND r.last_event = $14::bigint - 1 \
+               AND ($17::boolean OR r.upload_used_at IS NULL) \
              RETURNING {columns}, r.branch), \
          logged AS (INSERT INTO run_events (workspace_id, run_id, first_entry, last_entry, last_seq, entries) \
              SELECT r.workspace_id, r.id, $13, $11, $12, $15 FROM ended r WHERE $15::text <> '') \
@@ -450,11 +550,28 @@ async fn end(tx: &Transaction, held: &Held, settlement: &Settlement) -> Result<(
                 &batch.first_entry,
                 &batch.first_seq,
                 &batch.entries,
+                &settlement.response.as_ref().map(|text| text.replace('\0', "\u{fffd}")),
+                &settlement.files_logged,
             ],
         )
-        .await?
-        .ok_or(StoreError::Lost)?;
-    Ok((runs::read(&row)?, row.try_get(runs::MORE)?))
+        .await?;
+    match row {
+        Some(row) => Ok((runs::read(&row)?, row.try_get(runs::MORE)?)),
+        None if settlement.files_logged => Err(StoreError::Lost),
+        None => Err(why_not_ended(tx, held).await?),
+    }
+}
+
+/// A run that was not ended waits for its files, or is another's.
+async fn why_not_ended(tx: &Transaction, held: &Held) -> Result<StoreError> {
+    let text = format!(
+        "SELECT upload_used_at IS NOT NULL FROM runs \
+         WHERE {} AND id = $2 AND fence = $3 AND status = 'running'",
+        tx.inside("workspace_id")
+    );
+    let row = tx.row(&text, &[&held.workspace, &held.lease.run, &held.lease.fence]).await?;
+    let waiting = row.map_or(Ok(false), |row| row.try_get(0))?;
+    Ok(if waiting { StoreError::FilesWaiting } else { StoreError::Lost })
 }
 
 /// Marks the runs of a conversation, or of the whole workspace, for their end, as a delete does: queued ones at once.

@@ -7,8 +7,9 @@ use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 use uuid::Uuid;
 
-use super::{conversations, messages, search};
+use super::{conversations, fork_files, messages, search};
 use crate::error::{Result, StoreError};
+use crate::files::Fork;
 use crate::turns::Branch;
 
 /// The segments of a thread, its own branch first: messages of `branch` with `seq <= through`.
@@ -190,14 +191,11 @@ pub(super) fn fork(
     scope: &Scope,
     conversation: Uuid,
     through: Uuid,
-    id: Uuid,
-    now: Timestamp,
+    fork: &Fork,
 ) -> Result<Conversation> {
     let (source, _) = conversations::get(db, scope, conversation)?;
-    let missing =
-        StoreError::Invalid { input: "/through", detail: "through is not a message of this conversation" };
-    let (branch, seq, _) = place(db, scope, conversation, through)?.ok_or(missing)?;
-    let lineage = lineage(db, scope, conversation, branch)?;
+    let (lineage, seq) = thread_through(db, scope, conversation, through)?;
+    let Fork { id, now, .. } = *fork;
     let mut made = source.clone();
     made.id = id;
     if made.owner != scope.user {
@@ -216,5 +214,19 @@ pub(super) fn fork(
     let pk = conversations::insert(db, &made)?;
     search::index_title(db, pk, made.title.as_deref())?;
     messages::copy(db, scope, conversation, &lineage, seq, id)?;
+    fork_files::copy(db, scope, conversation, fork)?;
     Ok(made)
+}
+
+/// The thread that a message ends, and its number.
+pub(super) fn thread_through(
+    db: &Connection,
+    scope: &Scope,
+    conversation: Uuid,
+    through: Uuid,
+) -> Result<(Lineage, i64)> {
+    let missing =
+        StoreError::Invalid { input: "/through", detail: "through is not a message of this conversation" };
+    let (branch, seq, _) = place(db, scope, conversation, through)?.ok_or(missing)?;
+    Ok((lineage(db, scope, conversation, branch)?, seq))
 }

@@ -253,9 +253,11 @@ pub(super) fn delete(
     conversation.touch(now);
     conversation.deleted_at = Some(conversation.updated_at);
     save(db, pk, &conversation)?;
-    // Files of the bag go with it, under the same time, so that a restore finds just those.
+    // Files of the bag go with it, under the same time, so that a restore finds just those. One that is only
+    // reserved stays away: its upload has been refused since.
     db.prepare_cached(
-        "UPDATE files SET deleted_at = ?3 WHERE workspace_id = ?1 AND conversation_id = ?2 AND deleted_at IS NULL",
+        "UPDATE files INDEXED BY idx_files_bag SET deleted_at = ?3 \
+         WHERE workspace_id = ?1 AND conversation_id = ?2 AND deleted_at IS NULL",
     )?
     .execute(params![scope.workspace, id, conversation.updated_at.as_millisecond()])?;
     turn::cancel_all(db, scope, Some(id), now)
@@ -265,11 +267,15 @@ pub(super) fn restore(db: &Connection, scope: &Scope, id: Uuid, now: Timestamp) 
     let Some((mut conversation, pk)) = find(db, scope, id, true, true)? else {
         return get(db, scope, id).map(|(live, _)| live);
     };
+    if db.prepare_cached("SELECT 1 FROM chat_conversations WHERE pk = ?1 AND purging = 1")?.exists([pk])? {
+        return Err(StoreError::NotFound);
+    }
     let deleted_at = conversation.deleted_at.take();
     conversation.touch(now);
     save(db, pk, &conversation)?;
     db.prepare_cached(
-        "UPDATE files SET deleted_at = NULL WHERE workspace_id = ?1 AND conversation_id = ?2 AND deleted_at = ?3",
+        "UPDATE files INDEXED BY idx_files_bag SET deleted_at = NULL \
+         WHERE workspace_id = ?1 AND conversation_id = ?2 AND deleted_at = ?3 AND kept = 1",
     )?
     .execute(params![scope.workspace, id, deleted_at.map(Timestamp::as_millisecond)])?;
     Ok(conversation)

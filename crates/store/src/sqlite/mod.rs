@@ -5,13 +5,18 @@ mod approvals;
 mod audit;
 mod branches;
 mod conversations;
+mod executions;
+mod files;
+mod fork_files;
 mod keys;
 mod leases;
 mod log;
 mod members;
 mod messages;
 mod open;
+mod purge;
 mod readers;
+mod run_files;
 mod runs;
 mod search;
 mod turn;
@@ -29,6 +34,7 @@ use domain::conversation::{
     Conversation, ConversationPatch, ConversationQuery, ConversationSearch, Found, NewConversation, Page,
     Write,
 };
+use domain::file::{Bag, File};
 use domain::message::NewMessage;
 use domain::run::{Lease, Run, StartTurn, TurnMessage, Usage};
 use domain::scope::{Role, Scope};
@@ -41,6 +47,7 @@ pub use self::open::Use;
 use self::readers::Readers;
 use self::writer::{Durability, Writer};
 use crate::error::{Result, StoreError};
+use crate::files::{Doomed, Execution, Fork, NewExecution, NewFile, Purgeable, Reserved, Stored};
 use crate::store::{Store, Thread, ThreadRead};
 use crate::turns::{
     Batch, Begun, Branch, Dispatch, Heartbeat, Held, LogPage, NewTurn, News, QueueStart, Settlement, Waiting,
@@ -430,16 +437,151 @@ impl Store for SqliteStore {
         None
     }
 
+    async fn reserve_files(
+        &self,
+        scope: &Scope,
+        bag: Bag,
+        new: &[NewFile],
+        max_bag_bytes: u64,
+        now: Timestamp,
+    ) -> Result<Vec<Reserved>> {
+        let (scope, new) = (scope.clone(), new.to_vec());
+        let work = move |db: &_| files::reserve(db, &scope, bag, &new, max_bag_bytes, now);
+        self.writer.write(Durability::Normal, work).await
+    }
+
+    async fn get_reserved(&self, scope: &Scope, bag: Bag, id: Uuid) -> Result<Reserved> {
+        let scope = scope.clone();
+        self.readers.read(move |db| files::get_reserved(db, &scope, bag, id)).await
+    }
+
+    async fn claim_promised(&self, scope: &Scope, bag: Bag, id: Uuid, now: Timestamp) -> Result<Reserved> {
+        let scope = scope.clone();
+        self.writer.write(Durability::Full, move |db| files::claim_promised(db, &scope, bag, id, now)).await
+    }
+
+    async fn keep_files(
+        &self,
+        scope: &Scope,
+        bag: Bag,
+        stored: &[Stored],
+        max_bag_bytes: u64,
+        now: Timestamp,
+    ) -> Result<Vec<File>> {
+        let (scope, stored) = (scope.clone(), stored.to_vec());
+        let work = move |db: &_| files::keep(db, &scope, bag, &stored, max_bag_bytes, now);
+        self.writer.write(Durability::Full, work).await
+    }
+
+    async fn system_forget_files(&self, workspace: Uuid, ids: &[Uuid]) -> Result<()> {
+        let ids = ids.to_vec();
+        self.writer.write(Durability::Normal, move |db| files::forget(db, workspace, &ids)).await
+    }
+
+    async fn list_files(
+        &self,
+        scope: &Scope,
+        bag: Bag,
+        after: Option<Uuid>,
+        limit: usize,
+    ) -> Result<Vec<File>> {
+        let scope = scope.clone();
+        self.readers.read(move |db| files::list(db, &scope, bag, after, limit)).await
+    }
+
+    async fn get_file(&self, scope: &Scope, id: Uuid) -> Result<File> {
+        let scope = scope.clone();
+        self.readers.read(move |db| files::get(db, &scope, id)).await
+    }
+
+    async fn delete_file(&self, scope: &Scope, id: Uuid, now: Timestamp) -> Result<()> {
+        let scope = scope.clone();
+        self.writer.write(Durability::Full, move |db| files::delete(db, &scope, id, now)).await
+    }
+
+    async fn keep_results(
+        &self,
+        held: &Held,
+        stored: &[Stored],
+        max_bag_bytes: u64,
+        now: Timestamp,
+    ) -> Result<Vec<File>> {
+        let (held, stored) = (*held, stored.to_vec());
+        let work = move |db: &_| run_files::keep_results(db, &held, &stored, max_bag_bytes, now);
+        self.writer.write(Durability::Full, work).await
+    }
+
+    async fn list_results(&self, held: &Held) -> Result<Vec<File>> {
+        let held = *held;
+        self.readers.read(move |db| run_files::list_results(db, &held)).await
+    }
+
+    async fn list_run_assets(&self, workspace: Uuid, run: Uuid) -> Result<Vec<File>> {
+        self.readers.read(move |db| run_files::list_run_assets(db, workspace, run)).await
+    }
+
+    async fn system_list_stale(&self, before: Timestamp, limit: usize) -> Result<Vec<Doomed>> {
+        self.writer.write(Durability::Full, move |db| purge::list_stale(db, before, limit)).await
+    }
+
+    async fn system_known_keys(&self, keys: &[String]) -> Result<Vec<bool>> {
+        let keys = keys.to_vec();
+        self.readers.read(move |db| purge::known_keys(db, &keys)).await
+    }
+
+    async fn begin_execution(&self, scope: &Scope, new: &NewExecution) -> Result<Begun> {
+        let (scope, new) = (scope.clone(), new.clone());
+        self.writer.write(Durability::Full, move |db| executions::begin(db, &scope, &new)).await
+    }
+
+    async fn get_execution(&self, scope: &Scope, id: Uuid) -> Result<Execution> {
+        let scope = scope.clone();
+        self.readers.read(move |db| executions::get(db, &scope, id)).await
+    }
+
+    async fn system_list_purgeable(&self, before: Timestamp, limit: usize) -> Result<Vec<Purgeable>> {
+        self.readers.read(move |db| purge::list(db, before, limit)).await
+    }
+
+    async fn system_begin_purge(&self, conversation: &Purgeable) -> Result<Vec<Doomed>> {
+        let of = *conversation;
+        self.writer.write(Durability::Full, move |db| purge::begin(db, &of)).await
+    }
+
+    async fn system_purge(&self, conversation: &Purgeable) -> Result<()> {
+        let of = *conversation;
+        self.writer.write(Durability::Full, move |db| purge::purge(db, &of)).await
+    }
+
+    async fn system_list_deleted_files(&self, before: Timestamp, limit: usize) -> Result<Vec<Doomed>> {
+        self.readers.read(move |db| purge::list_deleted(db, before, limit)).await
+    }
+
+    async fn system_compact(&self) -> Result<()> {
+        for table in ["title_search", "message_search"] {
+            let merge = |first| move |db: &_| purge::merge(db, table, first);
+            let mut more = self.writer.write(Durability::Normal, merge(true)).await?;
+            while more {
+                more = self.writer.write(Durability::Normal, merge(false)).await?;
+            }
+        }
+        self.writer.alone(purge::rewrite).await
+    }
+
+    async fn list_fork_files(&self, scope: &Scope, conversation: Uuid, through: Uuid) -> Result<Vec<File>> {
+        let scope = scope.clone();
+        self.readers.read(move |db| fork_files::list(db, &scope, conversation, through)).await
+    }
+
     async fn fork_conversation(
         &self,
         scope: &Scope,
         conversation: Uuid,
         through: Uuid,
-        id: Uuid,
-        now: Timestamp,
+        fork: &Fork,
     ) -> Result<Conversation> {
-        let scope = scope.clone();
-        let work = move |db: &_| branches::fork(db, &scope, conversation, through, id, now);
+        let (scope, fork) = (scope.clone(), fork.clone());
+        let work = move |db: &_| branches::fork(db, &scope, conversation, through, &fork);
         self.writer.write(Durability::Full, work).await
     }
 

@@ -35,6 +35,8 @@ pub(super) fn open(path: &Path, usage: Use) -> Result<Opened> {
     let lock = (usage == Use::Serve).then(|| lock_for_serving(path)).transpose()?;
     let mut writer = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
     fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(|e| unusable(path, &e))?;
+    // What is deleted is overwritten: a purge leaves nothing to be found in the file.
+    writer.pragma_update(None, "secure_delete", true)?;
     migrate(path, &mut writer)?;
     let readers = (0..READERS)
         .map(|_| {

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use uuid::Uuid;
 
-use super::conversations;
+use super::{conversations, executions};
 use crate::error::{Result, StoreError};
 use crate::turns::{parse_json, to_json};
 
@@ -47,11 +47,14 @@ pub(super) fn by_id(db: &Connection, workspace: Uuid, run: Uuid) -> Result<Run> 
     db.prepare_cached(&text)?.query_row(params![workspace, run], read).optional()?.ok_or(StoreError::NotFound)
 }
 
-/// A run whose conversation the scope may see, and which is not deleted.
+/// A run whose conversation the scope may see, and which is not deleted; or one whose execution it may see.
 pub(super) fn get(db: &Connection, scope: &Scope, run: Uuid) -> Result<Run> {
     let run = by_id(db, scope.workspace, run)?;
     if let Some(conversation) = run.conversation {
         conversations::find(db, scope, conversation, false, false)?.ok_or(StoreError::NotFound)?;
+    }
+    if let Some(execution) = run.execution {
+        executions::check(db, scope, execution)?;
     }
     Ok(run)
 }
@@ -65,10 +68,11 @@ pub(super) fn list(
 ) -> Result<Vec<Run>> {
     conversations::find(db, scope, conversation, false, false)?.ok_or(StoreError::NotFound)?;
     let text = format!(
-        "SELECT {COLUMNS} FROM runs WHERE workspace_id = ?1 AND conversation_id = ?2 AND (?3 IS NULL OR id < ?3) \
-         ORDER BY id DESC LIMIT ?4"
+        "SELECT {COLUMNS} FROM runs INDEXED BY idx_runs_conversation \
+         WHERE workspace_id = ?1 AND conversation_id = ?2 AND id < ?3 ORDER BY id DESC LIMIT ?4"
     );
     let mut statement = db.prepare_cached(&text)?;
+    let before = before.unwrap_or(Uuid::max());
     let rows = statement.query_map(params![scope.workspace, conversation, before, limit as i64], read)?;
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }

@@ -8,18 +8,22 @@ use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 use uuid::Uuid;
 
-use super::{branches, conversations, log, messages, runs, search};
+use super::{branches, conversations, log, messages, run_files, runs, search};
 use crate::error::{Result, StoreError};
+use crate::files::execution_message;
 use crate::turns::{
-    Begun, Dispatch, Held, KEY_LIFE, NewTurn, QueueStart, Settlement, Waiting, caller, note_turn, own_scope,
-    parse_json, to_json, user_message,
+    Begun, Dispatch, Held, Idempotency, KEY_LIFE, NewTurn, QueueStart, Settlement, Waiting, caller,
+    note_turn, own_scope, parse_json, to_json, user_message,
 };
+
+// Where a statement names its index: without statistics SQLite takes a table's own key before an index that leads
+// with the same workspace, and would walk over all of the workspace's rows.
 
 /// The database's own clock: leases rest on no other.
 pub(super) const NOW_MS: &str = "CAST(unixepoch('subsec') * 1000 AS INTEGER)";
 
 pub(super) fn begin(db: &Connection, scope: &Scope, new: &NewTurn) -> Result<Begun> {
-    if let Some(before) = repeated(db, scope, new)? {
+    if let Some(before) = repeated(db, scope, new.idempotency.as_ref(), new.now)? {
         return Ok(before);
     }
     if open_runs(db, scope)? >= new.max_open_runs as i64 {
@@ -29,6 +33,9 @@ pub(super) fn begin(db: &Connection, scope: &Scope, new: &NewTurn) -> Result<Beg
         Some(id) => known_conversation(db, scope, id, new)?,
         None => first_conversation(db, scope, new)?,
     };
+    if let Some(attachments) = &new.turn.attachments {
+        run_files::check_attachments(db, scope.workspace, new.turn.conversation, attachments)?;
+    }
     let busy = under_way(db, scope, conversation)?;
     let begun = match (busy, new.turn.on_busy) {
         (None, _) => {
@@ -55,18 +62,29 @@ pub(super) fn begin(db: &Connection, scope: &Scope, new: &NewTurn) -> Result<Beg
             }
             if policy == OnBusy::Rollback && turn.replace.is_none() {
                 turn.replace = message;
+                // It takes the place of the message and is no edit of it: what was attached there stays there.
+                turn.attachments.get_or_insert_default();
             }
             let place = queue_place(db, scope, conversation, front)?;
             insert_run(db, scope, conversation, new, Some(place), &turn)?;
+            if let (Some(_), Some(attachments)) = (&turn.message, &turn.attachments) {
+                run_files::attach(db, scope.workspace, conversation, new.message, attachments)?;
+            }
             Begun::Queued(runs::by_id(db, scope.workspace, new.run)?)
         }
     };
-    remember(db, scope, new)?;
+    remember(db, scope, new.idempotency.as_ref(), new.run, new.now)?;
     Ok(begun)
 }
 
-fn repeated(db: &Connection, scope: &Scope, new: &NewTurn) -> Result<Option<Begun>> {
-    let Some(idempotency) = &new.idempotency else { return Ok(None) };
+/// What the same request made before.
+pub(super) fn repeated(
+    db: &Connection,
+    scope: &Scope,
+    idempotency: Option<&Idempotency>,
+    now: Timestamp,
+) -> Result<Option<Begun>> {
+    let Some(idempotency) = idempotency else { return Ok(None) };
     let found: Option<(Vec<u8>, Uuid)> = db
         .prepare_cached(
             "SELECT body_hash, run_id FROM idempotency_keys \
@@ -77,7 +95,7 @@ fn repeated(db: &Connection, scope: &Scope, new: &NewTurn) -> Result<Option<Begu
                 scope.workspace,
                 caller(scope),
                 idempotency.key,
-                new.now.as_millisecond() - KEY_LIFE.as_millis() as i64
+                now.as_millisecond() - KEY_LIFE.as_millis() as i64
             ],
             |row| Ok((row.get(0)?, row.get(1)?)),
         )
@@ -89,8 +107,14 @@ fn repeated(db: &Connection, scope: &Scope, new: &NewTurn) -> Result<Option<Begu
     })
 }
 
-fn remember(db: &Connection, scope: &Scope, new: &NewTurn) -> Result<()> {
-    let Some(idempotency) = &new.idempotency else { return Ok(()) };
+pub(super) fn remember(
+    db: &Connection,
+    scope: &Scope,
+    idempotency: Option<&Idempotency>,
+    run: Uuid,
+    now: Timestamp,
+) -> Result<()> {
+    let Some(idempotency) = idempotency else { return Ok(()) };
     db.prepare_cached(
         "INSERT OR REPLACE INTO idempotency_keys (workspace_id, caller, key, body_hash, run_id, created_at) \
          VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
@@ -100,16 +124,16 @@ fn remember(db: &Connection, scope: &Scope, new: &NewTurn) -> Result<()> {
         caller(scope),
         idempotency.key,
         idempotency.body_hash,
-        new.run,
-        new.now.as_millisecond()
+        run,
+        now.as_millisecond()
     ])?;
     Ok(())
 }
 
-fn open_runs(db: &Connection, scope: &Scope) -> Result<i64> {
+pub(super) fn open_runs(db: &Connection, scope: &Scope) -> Result<i64> {
     Ok(db
         .prepare_cached(
-            "SELECT count(*) FROM runs \
+            "SELECT count(*) FROM runs INDEXED BY idx_runs_open \
              WHERE workspace_id = ?1 AND user_id = ?2 AND status IN ('queued', 'running')",
         )?
         .query_row(params![scope.workspace, scope.user], |row| row.get(0))?)
@@ -154,9 +178,11 @@ fn known_conversation(db: &Connection, scope: &Scope, id: Uuid, new: &NewTurn) -
 fn under_way(db: &Connection, scope: &Scope, conversation: Uuid) -> Result<Option<(Uuid, Option<Uuid>)>> {
     Ok(db
         .prepare_cached(
-            "SELECT id, CASE status WHEN 'running' THEN message_id END FROM runs \
-             WHERE workspace_id = ?1 AND conversation_id = ?2 AND status IN ('running', 'queued') \
-             ORDER BY status = 'running' DESC, queue_position LIMIT 1",
+            "SELECT * FROM (SELECT id, message_id, 0 AS place FROM runs INDEXED BY idx_runs_one_running \
+             WHERE workspace_id = ?1 AND conversation_id = ?2 AND status = 'running') \
+             UNION ALL SELECT * FROM (SELECT id, NULL, 1 FROM runs INDEXED BY idx_runs_queue \
+             WHERE workspace_id = ?1 AND conversation_id = ?2 AND status = 'queued' ORDER BY queue_position LIMIT 1) \
+             ORDER BY place LIMIT 1",
         )?
         .query_row(params![scope.workspace, conversation], |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?)
@@ -165,7 +191,7 @@ fn under_way(db: &Connection, scope: &Scope, conversation: Uuid) -> Result<Optio
 fn queue_place(db: &Connection, scope: &Scope, conversation: Uuid, front: bool) -> Result<i64> {
     let (first, last): (Option<i64>, Option<i64>) = db
         .prepare_cached(
-            "SELECT min(queue_position), max(queue_position) FROM runs \
+            "SELECT min(queue_position), max(queue_position) FROM runs INDEXED BY idx_runs_queue \
              WHERE workspace_id = ?1 AND conversation_id = ?2 AND status = 'queued'",
         )?
         .query_row(params![scope.workspace, conversation], |row| Ok((row.get(0)?, row.get(1)?)))?;
@@ -240,9 +266,11 @@ fn start_run(
         .query_row(params![workspace, run], |row| Ok((row.get(0)?, row.get(1)?)))?;
     let turn: StartTurn = parse_json(&request)?;
     let branch = place_message(db, &scope, conversation, message, &turn, start)?;
+    let assets = run_files::visible_ids("idx_files_bag", "files.conversation_id = ?7");
     let text = format!(
         "UPDATE runs SET status = 'running', fence = fence + 1, node = ?3, lease_until = {NOW_MS} + ?4, \
-         started_at = ?5, queue_position = NULL, branch = ?6 \
+         started_at = ?5, queue_position = NULL, branch = ?6, \
+         assets = {assets} \
          WHERE workspace_id = ?1 AND id = ?2 AND status = 'queued' RETURNING fence"
     );
     let fence = db.prepare_cached(&text)?.query_row(
@@ -252,7 +280,8 @@ fn start_run(
             start.node.to_string(),
             start.lease_seconds as i64 * 1000,
             start.now.as_millisecond(),
-            branch
+            branch,
+            conversation
         ],
         |row| row.get(0),
     )?;
@@ -287,7 +316,16 @@ fn place_message(
     match &turn.message {
         None => thread.touch(start.now),
         Some(said) => {
-            let new = user_message(message, said, start.now)?;
+            let mut new = user_message(message, said, start.now)?;
+            let attachments = match (&turn.attachments, turn.replace) {
+                (Some(attachments), _) => attachments.clone(),
+                (None, Some(edited)) => run_files::attached_to(db, scope.workspace, conversation, edited)?,
+                (None, None) => Vec::new(),
+            };
+            if !attachments.is_empty() {
+                new.file_attachments =
+                    run_files::attach(db, scope.workspace, conversation, message, &attachments)?;
+            }
             messages::insert(db, scope, conversation, (branch, head + 1), &new)?;
             thread.note_message(message, true, &said.text, 0, start.now);
         }
@@ -301,24 +339,30 @@ fn place_message(
 
 pub(super) fn get_dispatch(db: &Connection, held: &Held, replay: usize) -> Result<Dispatch> {
     let scope = own_scope(held.workspace);
-    let (request, branch): (String, i64) = db
+    let (request, branch, assets): (String, i64, Option<String>) = db
         .prepare_cached(
-            "SELECT request, branch FROM runs \
+            "SELECT request, branch, assets FROM runs \
              WHERE workspace_id = ?1 AND id = ?2 AND fence = ?3 AND status = 'running'",
         )?
         .query_row(params![held.workspace, held.lease.run, held.lease.fence], |row| {
-            Ok((row.get(0)?, row.get(1)?))
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
         })
         .optional()?
         .ok_or(StoreError::Lost)?;
     let run = runs::by_id(db, held.workspace, held.lease.run)?;
+    let turn: StartTurn = parse_json(&request)?;
+    let files = run_files::frozen(db, held.workspace, assets.as_deref())?;
+    if let Some(execution) = run.execution {
+        let message = execution_message(execution, &run, &turn);
+        return Ok(Dispatch { run, conversation: None, message, before: Vec::new(), turn, files });
+    }
     let id = run.conversation.ok_or(StoreError::NotFound)?;
     let (conversation, _) = conversations::get(db, &scope, id)?;
     let message = messages::get(db, &scope, id, run.message.ok_or(StoreError::NotFound)?)?;
     let lineage = branches::lineage(db, &scope, id, branch)?;
     let window = Window::Before { message: message.id, limit: replay };
     let (before, _) = messages::read_window(db, &scope, id, &lineage, window)?;
-    Ok(Dispatch { run, conversation, message, before, turn: parse_json(&request)? })
+    Ok(Dispatch { run, conversation: Some(conversation), message, before, turn, files })
 }
 
 pub(super) fn settle(db: &Connection, held: &Held, settlement: &Settlement) -> Result<Run> {
@@ -326,8 +370,10 @@ pub(super) fn settle(db: &Connection, held: &Held, settlement: &Settlement) -> R
     let settled: Option<(Option<Uuid>, i64, i64)> = db
         .prepare_cached(
             "UPDATE runs SET status = ?4, ended_at = ?5, lease_until = NULL, error_code = ?6, error_message = ?7, \
-             assistant_message_id = ?8, input_tokens = input_tokens + ?9, output_tokens = output_tokens + ?10 \
+             assistant_message_id = ?8, input_tokens = input_tokens + ?9, output_tokens = output_tokens + ?10, \
+             response = ?11 \
              WHERE workspace_id = ?1 AND id = ?2 AND fence = ?3 AND status = 'running' \
+             AND (upload_used_at IS NULL OR ?12) \
              RETURNING conversation_id, branch, input_tokens + output_tokens",
         )?
         .query_row(
@@ -342,17 +388,26 @@ pub(super) fn settle(db: &Connection, held: &Held, settlement: &Settlement) -> R
                 settlement.assistant.as_ref().map(|message| message.id),
                 settlement.usage.input_tokens,
                 settlement.usage.output_tokens,
+                settlement.response,
+                settlement.files_logged,
             ],
             |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
         )
         .optional()?;
     debug_assert!(settlement.status.is_settled() && RunStatus::Running.may_become(settlement.status));
-    let (conversation, branch, tokens) = settled.ok_or(StoreError::Lost)?;
+    let Some((conversation, branch, tokens)) = settled else { return Err(unsettled(db, held)?) };
     log::insert(db, held, &settlement.batch)?;
     if let (Some(conversation), Some(assistant)) = (conversation, &settlement.assistant) {
         add_answer(db, held, (conversation, branch), assistant, tokens, settlement.now)?;
     }
     runs::by_id(db, held.workspace, held.lease.run)
+}
+
+/// Why a run could not be settled: its files are not in its log yet, or it is another's.
+fn unsettled(db: &Connection, held: &Held) -> Result<StoreError> {
+    let ours = "SELECT 1 FROM runs WHERE workspace_id = ?1 AND id = ?2 AND fence = ?3 AND status = 'running'";
+    let ours = db.prepare_cached(ours)?.exists(params![held.workspace, held.lease.run, held.lease.fence])?;
+    Ok(if ours { StoreError::FilesWaiting } else { StoreError::Lost })
 }
 
 /// The assistant's message at the end of the run's branch, and the conversation's counters.
@@ -387,16 +442,19 @@ pub(super) fn cancel_all(
     conversation: Option<Uuid>,
     now: Timestamp,
 ) -> Result<()> {
-    db.execute(
-        "UPDATE runs SET cancel_requested = 1 \
-         WHERE workspace_id = ?1 AND (?2 IS NULL OR conversation_id = ?2) AND status = 'running'",
-        params![scope.workspace, conversation],
-    )?;
-    db.execute(
-        "UPDATE runs SET status = 'cancelled', ended_at = ?3, queue_position = NULL, error_code = 'cancelled', \
-         error_message = 'the conversation was deleted' \
-         WHERE workspace_id = ?1 AND (?2 IS NULL OR conversation_id = ?2) AND status = 'queued'",
-        params![scope.workspace, conversation, now.as_millisecond()],
-    )?;
+    let (running, queued, whose) = match conversation {
+        Some(_) => ("INDEXED BY idx_runs_one_running", "INDEXED BY idx_runs_queue", "conversation_id = ?2"),
+        None => ("", "", "?2 IS NULL"),
+    };
+    let text = format!(
+        "UPDATE runs {running} SET cancel_requested = 1 WHERE workspace_id = ?1 AND {whose} AND status = 'running'"
+    );
+    db.execute(&text, params![scope.workspace, conversation])?;
+    let text = format!(
+        "UPDATE runs {queued} SET status = 'cancelled', ended_at = ?3, queue_position = NULL, \
+         error_code = 'cancelled', error_message = 'the conversation was deleted' \
+         WHERE workspace_id = ?1 AND {whose} AND status = 'queued'"
+    );
+    db.execute(&text, params![scope.workspace, conversation, now.as_millisecond()])?;
     Ok(())
 }

@@ -31,12 +31,18 @@ struct Job {
     run: Run,
 }
 
+enum Order {
+    Job(Job),
+    /// Work that no transaction may surround, such as rewriting the file.
+    Alone(Box<dyn FnOnce(&Connection) + Send>),
+}
+
 /// Jobs waiting beyond this make their callers wait.
 const QUEUE: usize = 1024;
 const BATCH: usize = 256;
 
 pub(super) struct Writer {
-    jobs: Mutex<Option<mpsc::Sender<Job>>>,
+    jobs: Mutex<Option<mpsc::Sender<Order>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -69,9 +75,26 @@ impl Writer {
             });
             (ok, finish)
         });
-        let jobs = self.jobs.lock().ok().and_then(|jobs| jobs.clone()).ok_or_else(closed)?;
-        jobs.send(Job { durability, run }).await.map_err(|_| closed())?;
+        self.send(Order::Job(Job { durability, run })).await?;
         answered.await.map_err(|_| StoreError::Unavailable("the write was not committed".into()))?
+    }
+
+    /// Does work by itself, outside any transaction. The writes that come meanwhile wait.
+    pub(super) async fn alone<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let (answer, answered) = oneshot::channel();
+        let run = Box::new(move |db: &Connection| {
+            let _ = answer.send(work(db));
+        });
+        self.send(Order::Alone(run)).await?;
+        answered.await.map_err(|_| StoreError::Unavailable("the work was not done".into()))?
+    }
+
+    async fn send(&self, order: Order) -> Result<()> {
+        let jobs = self.jobs.lock().ok().and_then(|jobs| jobs.clone()).ok_or_else(closed)?;
+        jobs.send(order).await.map_err(|_| closed())
     }
 
     /// Lets the queued jobs finish, then ends the thread.
@@ -90,16 +113,26 @@ fn closed() -> StoreError {
     StoreError::Unavailable("the store is closing".into())
 }
 
-fn work(db: &Connection, mut queue: mpsc::Receiver<Job>) {
+fn work(db: &Connection, mut queue: mpsc::Receiver<Order>) {
     let mut mode = None;
     while let Some(first) = queue.blocking_recv() {
-        let mut batch = vec![first];
-        while batch.len() < BATCH
-            && let Ok(job) = queue.try_recv()
-        {
-            batch.push(job);
+        let (mut batch, mut next, mut alone) = (Vec::new(), Some(first), None);
+        while let Some(order) = next.take() {
+            match order {
+                Order::Job(job) => batch.push(job),
+                Order::Alone(work) => alone = Some(work),
+            }
+            if batch.len() < BATCH && alone.is_none() {
+                next = queue.try_recv().ok();
+            }
         }
-        run_batch(db, batch, &mut mode);
+        if !batch.is_empty() {
+            run_batch(db, batch, &mut mode);
+        }
+        if let Some(work) = alone {
+            // As with a job, a panic tells the caller alone.
+            let _ = catch_unwind(AssertUnwindSafe(|| work(db)));
+        }
     }
 }
 
@@ -198,6 +231,24 @@ mod tests {
         {
             assert_eq!(writer.write(durability, mode).await.unwrap(), pragma);
         }
+    }
+
+    #[tokio::test]
+    async fn work_alone_is_done_between_transactions() {
+        let writer = writer();
+        let (before, alone, after) = tokio::join!(
+            writer.write(Durability::Full, insert(1)),
+            writer.alone(|db| {
+                db.execute_batch("VACUUM")?;
+                Ok(db.query_row("SELECT count(*) FROM t", [], |row| row.get::<_, i64>(0))?)
+            }),
+            writer.write(Durability::Full, insert(2)),
+        );
+        assert!(before.is_ok() && after.is_ok());
+        assert_eq!(alone.unwrap(), 1);
+        let died: Result<()> = writer.alone(|_| panic!("work that dies")).await;
+        assert!(matches!(died, Err(StoreError::Unavailable(_))));
+        assert_eq!(count(&writer).await, 2);
     }
 
     #[tokio::test]

@@ -3,13 +3,17 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use domain::file::Bag;
+use domain::scope::{Role, Scope};
 use domain::secret::Secret;
 use futures_util::future::join_all;
+use jiff::Timestamp;
 use store::postgres::{PostgresOptions, PostgresStore};
 use store::sqlite::{SqliteStore, Use};
 use store::{Store as _, StoreError};
+use uuid::Uuid;
 
-use crate::setup::{Behind, TestStore, rusqlite, session};
+use crate::setup::{Behind, TestStore, open_postgres, rusqlite, session};
 
 on_both!(a_newer_schema_is_refused_at_start_and_borne_while_running);
 
@@ -76,6 +80,79 @@ async fn many_openers_of_one_database_all_find_the_schema_made_once() {
     }
     let version = PostgresStore::schema_version(&urls[0]).await.unwrap();
     assert_eq!(version, Some(migrations("postgres").len() as i32));
+}
+
+mod sqlite_steps {
+    refinery::embed_migrations!("migrations/sqlite");
+}
+
+mod postgres_steps {
+    refinery::embed_migrations!("migrations/postgres");
+}
+
+/// The version before files could be reserved.
+const BEFORE_FILES: refinery::Target = refinery::Target::Version(2);
+
+/// A workspace, a conversation, a run and a file, all with one id, in the words of version 2.
+fn rows_of_version_2(id: &str, bytes: &str, time: &str) -> String {
+    let ids = |count: usize| vec![id; count].join(", ");
+    format!(
+        "INSERT INTO workspaces (id, org_id, name, created_at) VALUES ({id}, 'acme', 'Team', {time}); \
+         INSERT INTO chat_conversations (workspace_id, id, org_id, user_id, kind, visibility, created_at, updated_at, \
+             version) VALUES ({two}, 'acme', 'ann', 'model_chat', 'private', {time}, {time}, 1); \
+         INSERT INTO runs (workspace_id, id, conversation_id, status, created_at) \
+             VALUES ({three}, 'succeeded', {time}); \
+         INSERT INTO files (workspace_id, id, conversation_id, name, name_key, mime_type, size, sha256, storage_key, \
+             source, created_at) VALUES ({three}, 'f', 'f', 'text/plain', 1, {bytes}, 'k', 'user', {time})",
+        two = ids(2),
+        three = ids(3)
+    )
+}
+
+/// What was there before is there after.
+async fn kept_its_rows(store: &dyn store::Store, id: Uuid) {
+    let ann = Scope {
+        workspace: id,
+        org: "acme".into(),
+        user: "ann".into(),
+        role: Role::Member,
+        key: None,
+        administers: false,
+    };
+    let files = store.list_files(&ann, Bag::Conversation(id), None, 9).await.unwrap();
+    assert_eq!(files.iter().map(|file| (file.id, &*file.name)).collect::<Vec<_>>(), [(id, "f")]);
+    assert_eq!(store.list_runs(&ann, id, None, 9).await.unwrap().len(), 1);
+    store.restore_conversation(&ann, id, Timestamp::UNIX_EPOCH).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_file_of_the_version_before_is_brought_up_to_date() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("threadkeep.db");
+    std::fs::write(&path, []).unwrap();
+    let mut db = rusqlite(&folder);
+    sqlite_steps::migrations::runner().set_target(BEFORE_FILES).run(&mut db).unwrap();
+    let id = Uuid::from_u128(7);
+    let bytes = format!("x'{}'", "01".repeat(32));
+    db.execute_batch(&rows_of_version_2(&format!("x'{}'", id.simple()), &bytes, "0")).unwrap();
+    drop(db);
+    kept_its_rows(&SqliteStore::open(&path, Use::Command).unwrap(), id).await;
+}
+
+#[tokio::test]
+async fn a_database_of_the_version_before_is_brought_up_to_date() {
+    // The roles are the whole cluster's, and made when a store is opened.
+    if crate::setup::postgres().await.is_none() {
+        return;
+    }
+    let Some(database) = testkit::postgres::database().await else { return };
+    let mut owner = session(database.url()).await;
+    postgres_steps::migrations::runner().set_target(BEFORE_FILES).run_async(&mut owner).await.unwrap();
+    let id = Uuid::from_u128(7);
+    let bytes = format!("'\\x{}'", "01".repeat(32));
+    let rows = rows_of_version_2(&format!("'{id}'"), &bytes, "now()");
+    crate::setup::superuser(&database).await.batch_execute(&rows).await.unwrap();
+    kept_its_rows(&open_postgres(&database, true).await, id).await;
 }
 
 /// A table in the way of the last statements of the first migration.

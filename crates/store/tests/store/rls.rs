@@ -2,12 +2,16 @@
 //! application's filter off, returns nothing foreign.
 
 use domain::conversation::{ConversationFilter, ConversationQuery, ConversationSearch, NewConversation};
+use domain::file::{Bag, Digest, FileSource};
 use domain::message::{MessageRole, Window};
 use domain::scope::{Role, Scope};
 use domain::search::Query;
 use domain::workspace::ApiKey;
+use store::files::{NewExecution, NewFile, Stored};
+use store::turns::Begun;
 use testkit::postgres::TestDatabase;
 use tokio_postgres::Client;
+use uuid::Uuid;
 
 use crate::setup::{Behind, TestStore, fails, member, newest, open_postgres, postgres, session, superuser};
 
@@ -61,6 +65,8 @@ async fn filled() -> Option<(TestStore, Scope, Scope)> {
         for text in [
             "INSERT INTO run_events VALUES ($1, $2, 1, 1, 1, '{}')",
             "INSERT INTO run_traces VALUES ($1, $2, '{}')",
+            "INSERT INTO agents VALUES ($1, $2, 'a', '{}', now(), now())",
+            "INSERT INTO approvals VALUES ($1, $2, $2, 1, '{}')",
             "INSERT INTO idempotency_keys VALUES ($1, 'bob', 'k', '', $2, now())",
         ] {
             root.execute(text, &[&scope.workspace, &run]).await.unwrap();
@@ -82,9 +88,10 @@ async fn every_table_forces_row_level_security() {
     let open: Vec<String> =
         root.query(text, &[&HISTORY]).await.unwrap().iter().map(|row| row.get(0)).collect();
     assert!(open.is_empty(), "without forced row level security: {open:?}");
-    // The nodes' own role is let near these two alone.
+    // The nodes' own role is let near these alone.
     let text = "SELECT policyname::text FROM pg_policies WHERE roles <> '{threadkeep_app}' \
-                AND NOT (roles = '{threadkeep_system}' AND tablename IN ('runs', 'idempotency_keys'))";
+                AND NOT (roles = '{threadkeep_system}' \
+                    AND tablename IN ('runs', 'idempotency_keys', 'files', 'chat_conversations'))";
     let others: Vec<String> = root.query(text, &[]).await.unwrap().iter().map(|row| row.get(0)).collect();
     assert!(others.is_empty(), "policies for other roles: {others:?}");
     let text = "SELECT count(*) FROM pg_proc WHERE prosecdef AND pronamespace = 'public'::regnamespace";
@@ -140,6 +147,112 @@ async fn without_settings_and_with_empty_ones_every_table_reads_empty() {
     application.batch_execute(&set(&ours.workspace.to_string(), "ann", "on", "''word''")).await.unwrap();
     for table in tables(&root).await {
         assert!(count(&application, &table).await > 0, "{table} with settings");
+    }
+}
+
+/// What the nodes' own role may read: ids, times, states and the keys of bytes.
+const SYSTEM_READS: [(&str, &str); 4] = [
+    ("chat_conversations", "deleted_at id workspace_id"),
+    ("files", "conversation_id deleted_at expires_at id kept reserved_at storage_key workspace_id"),
+    ("idempotency_keys", "caller created_at key workspace_id"),
+    (
+        "runs",
+        "cancel_requested conversation_id ended_at fence id lease_until log_expired node queue_position status \
+         workspace_id",
+    ),
+];
+
+#[tokio::test]
+async fn the_nodes_own_role_reads_keys_and_times_and_nothing_that_a_person_wrote() {
+    let Some((store, ..)) = filled().await else { return };
+    let root = superuser(database(&store)).await;
+    let text = "SELECT table_name::text, string_agg(column_name::text, ' ' ORDER BY column_name::text COLLATE \"C\") \
+                FROM information_schema.role_column_grants \
+                WHERE grantee = 'threadkeep_system' AND privilege_type = 'SELECT' GROUP BY 1 ORDER BY 1";
+    let grants: Vec<(String, String)> =
+        root.query(text, &[]).await.unwrap().iter().map(|row| (row.get(0), row.get(1))).collect();
+    let wanted: Vec<_> = SYSTEM_READS.map(|(table, columns)| (table.into(), columns.into())).into();
+    assert_eq!(grants, wanted);
+    let system = session(database(&store).url()).await;
+    system.batch_execute("SET ROLE threadkeep_system").await.unwrap();
+    assert_eq!(system.query("SELECT storage_key FROM files", &[]).await.unwrap().len(), 4);
+    // A visible file is not its to mark, and no row its to remove.
+    assert_eq!(system.execute("UPDATE files SET deleted_at = now()", &[]).await.unwrap(), 0);
+    for text in [
+        "UPDATE files SET kept = false",
+        "DELETE FROM files",
+        "DELETE FROM chat_conversations",
+        "UPDATE chat_conversations SET deleted_at = now()",
+        "SELECT name FROM files",
+        "SELECT title FROM chat_conversations",
+        "SELECT text FROM messages",
+    ] {
+        let error = system.batch_execute(text).await.unwrap_err();
+        assert_eq!(
+            error.code(),
+            Some(&tokio_postgres::error::SqlState::INSUFFICIENT_PRIVILEGE),
+            "{text}: {error:?}"
+        );
+    }
+}
+
+/// A file that is there.
+async fn upload(store: &TestStore, scope: &Scope, bag: Bag) -> Uuid {
+    let new = NewFile { id: store.new_id(), name: "f".into(), source: FileSource::User, promised: None };
+    store.reserve_files(scope, bag, std::slice::from_ref(&new), 100, store.now()).await.unwrap();
+    let digest = Digest { size: 1, sha256: [1; 32], crc32: 1 };
+    let stored = Stored { id: new.id, digest, mime_type: "text/plain".into() };
+    store.keep_files(scope, bag, &[stored], 100, store.now()).await.unwrap();
+    new.id
+}
+
+#[tokio::test]
+async fn without_the_applications_filter_no_foreign_file_and_no_foreign_execution_comes_back() {
+    let Some(filtered) = postgres().await else { return };
+    let unfiltered = open_postgres(database(&filtered), false).await;
+    let store = TestStore { store: std::sync::Arc::new(unfiltered), ..filtered };
+    let (ann, elsewhere) = (store.workspace("ann").await, store.workspace("bob").await);
+    let (bob, eve) = (member(&ann, "bob"), member(&ann, "eve"));
+    let new = NewExecution {
+        id: store.new_id(),
+        run: store.new_id(),
+        prompt: "go".into(),
+        agent: None,
+        workflow: None,
+        model: None,
+        files: Vec::new(),
+        idempotency: None,
+        node: store.new_id(),
+        lease_seconds: 30,
+        max_open_runs: 10,
+        max_bag_bytes: 100,
+        now: store.now(),
+    };
+    assert!(matches!(store.begin_execution(&bob, &new).await.unwrap(), Begun::Started(..)));
+    let thread = store.create(&bob, "private").await.id;
+    let shared = store.create_shared(&bob, "shared").await.id;
+    for (bag, eve_sees) in [
+        (Bag::Execution(new.id), false),
+        (Bag::Conversation(thread), false),
+        (Bag::Conversation(shared), true),
+        (Bag::Workspace, true),
+    ] {
+        let file = upload(&store, &bob, bag).await;
+        for (scope, sees) in [(&bob, true), (&ann, true), (&eve, eve_sees), (&elsewhere, false)] {
+            let who = format!("{} and {bag:?}", scope.user);
+            assert_eq!(store.get_file(scope, file).await.is_ok(), sees, "{who}");
+            let listed = store.list_files(scope, bag, None, 10).await.unwrap_or_default();
+            assert_eq!(listed.len(), usize::from(sees), "{who}");
+            if !sees {
+                assert_eq!(fails(store.delete_file(scope, file, store.now()).await), "not found", "{who}");
+            }
+        }
+    }
+    for (scope, sees) in [(&bob, true), (&ann, true), (&eve, false), (&elsewhere, false)] {
+        assert_eq!(store.get_execution(scope, new.id).await.is_ok(), sees, "{}", scope.user);
+        assert_eq!(store.get_run(scope, new.run).await.is_ok(), sees, "{}", scope.user);
+        assert_eq!(store.read_trace(scope, new.run, 0, 100).await.is_ok(), sees, "{}", scope.user);
+        assert_eq!(store.request_cancel(scope, new.run, store.now()).await.is_ok(), sees, "{}", scope.user);
     }
 }
 

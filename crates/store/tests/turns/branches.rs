@@ -4,7 +4,7 @@ use domain::message::Window;
 use domain::run::StartTurn;
 use store::ThreadRead;
 
-use crate::play::{events, turn};
+use crate::play::{bare_fork, events, turn};
 use crate::setup::{TestStore, fails, member, newest};
 
 on_both!(
@@ -150,7 +150,7 @@ async fn a_fork_is_a_conversation_of_its_own(store: TestStore) {
     let id = first.conversation.unwrap();
     let second = store.answered(&bob, turn(Some(id), "two"), "2").await;
     let (at, now) = (store.new_id(), store.write().now);
-    let fork = store.fork_conversation(&ann, id, second.message.unwrap(), at, now).await.unwrap();
+    let fork = store.fork_conversation(&ann, id, second.message.unwrap(), &bare_fork(at, now)).await.unwrap();
     assert_eq!((fork.id, fork.owner.as_str(), fork.message_count), (at, "ann", 3));
     assert_eq!((fork.created_at, fork.version, fork.total_tokens), (now, 1, 0));
     assert_eq!((fork.title.as_deref(), fork.preview.as_deref()), (Some("one"), Some("one")));
@@ -171,9 +171,9 @@ async fn a_fork_is_a_conversation_of_its_own(store: TestStore) {
         with_context: false,
     };
     assert_eq!(store.search_conversations(&ann, &search).await.unwrap().items.len(), 2);
-    let missing = store.fork_conversation(&ann, id, at, store.new_id(), now).await;
+    let missing = store.fork_conversation(&ann, id, at, &bare_fork(store.new_id(), now)).await;
     assert_eq!(fails(missing), "invalid /through");
-    let taken = store.fork_conversation(&ann, id, second.message.unwrap(), at, now).await;
+    let taken = store.fork_conversation(&ann, id, second.message.unwrap(), &bare_fork(at, now)).await;
     assert_eq!(fails(taken), "id taken");
 }
 
@@ -184,11 +184,14 @@ async fn a_fork_of_an_edit_starts_with_the_edit(store: TestStore) {
     let edit = StartTurn { replace: first.message, ..turn(Some(id), "eins") };
     let edit = store.answered(&ann, edit, "i").await;
     let (at, now) = (store.new_id(), store.write().now);
-    let fork = store.fork_conversation(&ann, id, edit.assistant_message.unwrap(), at, now).await.unwrap();
+    let fork = store
+        .fork_conversation(&ann, id, edit.assistant_message.unwrap(), &bare_fork(at, now))
+        .await
+        .unwrap();
     assert_eq!((fork.first_message, fork.preview.as_deref()), (edit.message, Some("eins")));
     assert_eq!(store.texts(&ann, at, None).await, ["eins", "i"]);
     let at = store.new_id();
-    let fork = store.fork_conversation(&ann, id, first.message.unwrap(), at, now).await.unwrap();
+    let fork = store.fork_conversation(&ann, id, first.message.unwrap(), &bare_fork(at, now)).await.unwrap();
     assert_eq!((fork.first_message, fork.message_count), (first.message, 1));
     assert_eq!(store.texts(&ann, at, None).await, ["one"]);
 }

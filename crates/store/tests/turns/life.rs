@@ -6,7 +6,7 @@ use store::StoreError;
 use store::turns::{Begun, Held, Settlement};
 use uuid::Uuid;
 
-use crate::play::{LEASE, NODE, OTHER, events, failed, key, said, text, turn};
+use crate::play::{LEASE, NODE, OTHER, bare_fork, events, failed, key, said, text, turn};
 use crate::setup::{Behind, TestStore, fails, member, session};
 
 on_both!(
@@ -75,7 +75,7 @@ async fn a_later_turn_goes_on_in_its_thread(store: TestStore) {
     let dispatch = store.get_dispatch(&held, 3).await.unwrap();
     let before: Vec<&str> = dispatch.before.iter().map(|message| message.text.as_str()).collect();
     assert_eq!((before, dispatch.message.text.as_str()), (vec!["1", "two", "2"], "three"));
-    assert_eq!(dispatch.conversation.message_count, 5);
+    assert_eq!(dispatch.conversation.unwrap().message_count, 5);
     store.settle_turn(&held, &store.settlement("3", events(1, 2))).await.unwrap();
     assert_eq!(store.texts(&ann, id, None).await, ["one", "1", "two", "2", "three", "3"]);
     let thread = store.thread(&ann, id, None).await.conversation;
@@ -303,7 +303,7 @@ async fn a_stranger_cannot_begin_nor_read(store: TestStore) {
         assert_eq!(fails(store.list_branches(scope, id).await), "not found");
         assert_eq!(fails(store.select_branch(scope, id, id, store.now()).await), "not found");
         let through = run.message.unwrap();
-        let fork = store.fork_conversation(scope, id, through, store.new_id(), store.now()).await;
+        let fork = store.fork_conversation(scope, id, through, &bare_fork(store.new_id(), store.now())).await;
         assert_eq!(fails(fork), "not found");
     }
     assert_eq!(store.get_run(&ann, run.id).await.unwrap(), run);

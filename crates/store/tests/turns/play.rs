@@ -3,6 +3,8 @@
 use domain::message::{MessageRole, NewMessage, Window};
 use domain::run::{OnBusy, OnDisconnect, Run, RunError, RunStatus, StartTurn, TurnMessage, Usage};
 use domain::scope::Scope;
+use jiff::Timestamp;
+use store::files::Fork;
 use store::turns::{Batch, Begun, Held, Idempotency, NewTurn, QueueStart, Settlement, Waiting};
 use store::{Thread, ThreadRead};
 use uuid::Uuid;
@@ -23,6 +25,7 @@ pub fn turn(conversation: Option<Uuid>, text: &str) -> StartTurn {
         conversation,
         replace: None,
         message: Some(said(text)),
+        attachments: None,
         agent: None,
         model: None,
         workflow: None,
@@ -32,6 +35,11 @@ pub fn turn(conversation: Option<Uuid>, text: &str) -> StartTurn {
         on_busy: OnBusy::Reject,
         on_disconnect: OnDisconnect::Cancel,
     }
+}
+
+/// A fork without files.
+pub fn bare_fork(id: Uuid, now: Timestamp) -> Fork {
+    Fork { id, files: Vec::new(), now }
 }
 
 pub fn key(key: &str, body: u8) -> Idempotency {
@@ -95,6 +103,8 @@ impl TestStore {
             status: RunStatus::Succeeded,
             error: None,
             assistant: Some(NewMessage::text(self.new_id(), MessageRole::Assistant, answer, self.now())),
+            response: None,
+            files_logged: true,
             usage: Usage { input_tokens: 3, output_tokens: 4 },
             batch,
             now: self.now(),

@@ -15,6 +15,7 @@ on_both!(
     one_of_many_begins_and_the_others_are_told_of_it,
     one_key_sent_by_many_is_one_run,
     a_queue_filled_by_many_starts_one_after_the_other,
+    many_at_once_do_not_pass_the_limit_of_open_runs,
     begins_deletes_and_settles_never_wait_for_each_other,
 );
 
@@ -116,6 +117,21 @@ async fn a_queue_filled_by_many_starts_one_after_the_other(store: TestStore) {
         assert_eq!(store.list_queue(&ann, id).await.unwrap().len(), left);
     }
     assert_eq!(store.texts(&ann, id, None).await.len(), 49);
+}
+
+async fn many_at_once_do_not_pass_the_limit_of_open_runs(store: TestStore) {
+    let ann = store.workspace("ann").await;
+    let nodes = nodes(&store).await;
+    for round in 1..=3 {
+        let turns = (0..50).map(|_| NewTurn { max_open_runs: 10 * round, ..store.new_turn(turn(None, "x")) });
+        let begun = all_at_once(&nodes, &ann, turns.collect()).await;
+        let count = |word: &str| begun.iter().filter(|begun| text(begun) == word).count();
+        assert_eq!((count("started"), count("too many")), (10, 40), "round {round}");
+    }
+    // Another user's limit is another's.
+    let bob = crate::setup::member(&ann, "bob");
+    store.started(&bob, turn(None, "x")).await;
+    assert_eq!(store.count("SELECT count(*) FROM runs").await, 31);
 }
 
 /// Locks are taken in one order, so nothing is broken off for a deadlock, which would cost a second each time.

@@ -35,7 +35,11 @@ impl Turns {
         held: &Held,
         dispatch: &Dispatch,
     ) -> Result<Option<Agent>, StoreError> {
-        self.find_agent(&own_scope(held), dispatch.conversation.agent_id.as_deref()).await
+        self.find_agent(
+            &own_scope(held),
+            dispatch.conversation.as_ref().and_then(|thread| thread.agent_id.as_deref()),
+        )
+        .await
     }
 
     async fn find_agent(&self, scope: &Scope, named: Option<&str>) -> Result<Option<Agent>, StoreError> {
@@ -52,12 +56,12 @@ impl Turns {
         dispatch: &Dispatch,
         agent: Option<&Agent>,
     ) -> Result<Option<String>, TurnError> {
-        let own = dispatch.conversation.model.clone();
+        let own = dispatch.conversation.as_ref().and_then(|thread| thread.model.clone());
         if let Some(chosen) = own.or_else(|| agent.and_then(|agent| agent.settings.model.clone())) {
             return Ok(Some(chosen));
         }
         let scope = own_scope(&log.held);
-        retry(log.live(), || self.inner.store.get_workspace_model(&scope)).await
+        retry(&log.live(), || self.inner.store.get_workspace_model(&scope)).await
     }
 
     /// The tools that an agent has; without one those that change nothing.

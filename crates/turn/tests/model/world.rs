@@ -103,6 +103,7 @@ impl World {
             conversation,
             replace: None,
             message: Some(TurnMessage { content, text: text.into() }),
+            attachments: None,
             agent,
             model: Some("openai/m".into()),
             workflow: None,

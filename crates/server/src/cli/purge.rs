@@ -1,0 +1,118 @@
+//! `threadkeep purge`: removes for good what was deleted, rows and bytes, and what uploads left behind.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use domain::time::{Clock as _, SystemClock};
+use jiff::Timestamp;
+use serde_json::json;
+use store::Store;
+use store::bag::{Purged, purge, sweep_orphans, sweep_reservations};
+use tokio_util::task::TaskTracker;
+
+use super::{open_beside, say};
+use crate::boot::open_blobs;
+use crate::config::{Config, flags};
+
+pub(super) fn command() -> Command {
+    let days = Arg::new("older-than-days")
+        .long("older-than-days")
+        .value_name("DAYS")
+        .value_parser(value_parser!(u64))
+        .default_value("0")
+        .help("Only what was deleted at least so many days ago");
+    let dry = Arg::new("dry-run")
+        .long("dry-run")
+        .action(ArgAction::SetTrue)
+        .help("Say how much would go, and remove nothing");
+    let json = Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print JSON");
+    flags(
+        Command::new("purge")
+            .about("Remove deleted conversations and files for good, rows and bytes")
+            .long_about(
+                "Remove for good what was deleted: conversations with their messages, runs and files, and deleted \
+                 files of others. It cannot be undone. Works beside a running server, and goes on where it was \
+                 when it is interrupted.",
+            )
+            .args([days, dry, json]),
+    )
+}
+
+pub(super) async fn run(config: Config, matches: ArgMatches) -> Result<ExitCode> {
+    let store = open_beside(&config).await?;
+    let blobs = open_blobs(&config, &TaskTracker::new()).await?;
+    let now = SystemClock.now();
+    let days = matches.get_one::<u64>("older-than-days").copied().unwrap_or(0);
+    let age = Duration::from_secs(days.saturating_mul(24 * 3600));
+    // What was deleted a moment ago counts too.
+    let before =
+        now.checked_sub(age).context("--older-than-days goes back too far")? + Duration::from_millis(1);
+    let (json, dry) = (matches.get_flag("json"), matches.get_flag("dry-run"));
+    let doomed = count(&*store, before).await?;
+    if dry {
+        say(&told(json, "would_remove", "Would remove", doomed));
+        store.close().await;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut bar = Bar::new(doomed);
+    let purged = purge(&*store, &blobs, before, |purged| bar.draw(purged)).await?;
+    bar.end();
+    let grace = now - Duration::from_secs(config.limits.file_grace_seconds);
+    sweep_reservations(&*store, &blobs, grace).await?;
+    sweep_orphans(&*store, &blobs, grace).await?;
+    say(&told(json, "removed", "Removed", purged));
+    store.close().await;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// How much there is to remove; of files, those deleted by themselves.
+async fn count(store: &dyn Store, before: Timestamp) -> Result<Purged> {
+    let conversations = store.system_list_purgeable(before, usize::MAX / 2).await?.len() as u64;
+    let files = store.system_list_deleted_files(before, usize::MAX / 2).await?.len() as u64;
+    Ok(Purged { conversations, files })
+}
+
+fn told(json: bool, key: &str, word: &str, purged: Purged) -> String {
+    let Purged { conversations, files } = purged;
+    if json {
+        json!({ key: { "conversations": conversations, "files": files } }).to_string()
+    } else {
+        format!("{word} {conversations} conversations and {files} files.")
+    }
+}
+
+/// A line that fills up while it goes on, where a person looks on.
+struct Bar {
+    total: u64,
+    shown: bool,
+}
+
+impl Bar {
+    fn new(doomed: Purged) -> Self {
+        Self { total: doomed.conversations.max(1), shown: std::io::stderr().is_terminal() }
+    }
+
+    fn draw(&mut self, purged: Purged) {
+        if self.shown {
+            let done = (purged.conversations * 40 / self.total).min(40) as usize;
+            let line = format!(
+                "\r[{}{}] {} of {} conversations, {} files",
+                "#".repeat(done),
+                "-".repeat(40 - done),
+                purged.conversations,
+                self.total,
+                purged.files
+            );
+            let _ = std::io::stderr().write_all(line.as_bytes());
+        }
+    }
+
+    fn end(&self) {
+        if self.shown {
+            let _ = std::io::stderr().write_all(b"\n");
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Removal for good: what uploads left, files and conversations deleted long ago, and the space they took.
+
+use jiff::Timestamp;
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use crate::error::{Result, StoreError};
+use crate::files::{Doomed, Purgeable};
+
+/// How many pages of the word index one step of `merge` writes: few enough that other writes go in between.
+const MERGE_PAGES: i64 = 500;
+
+fn read_doomed(row: &Row<'_>) -> rusqlite::Result<Doomed> {
+    Ok(Doomed { workspace: row.get(0)?, id: row.get(1)?, storage_key: row.get(2)? })
+}
+
+pub(super) fn list(db: &Connection, before: Timestamp, limit: usize) -> Result<Vec<Purgeable>> {
+    let mut statement = db.prepare_cached(
+        "SELECT workspace_id, id FROM chat_conversations WHERE deleted_at < ?1 ORDER BY deleted_at LIMIT ?2",
+    )?;
+    let rows = statement.query_map(params![before.as_millisecond(), limit as i64], |row| {
+        Ok(Purgeable { workspace: row.get(0)?, conversation: row.get(1)? })
+    })?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
+pub(super) fn begin(db: &Connection, of: &Purgeable) -> Result<Vec<Doomed>> {
+    let marked = db.execute(
+        "UPDATE chat_conversations SET purging = 1 \
+         WHERE workspace_id = ?1 AND id = ?2 AND deleted_at IS NOT NULL",
+        params![of.workspace, of.conversation],
+    )?;
+    if marked == 0 {
+        return Err(StoreError::NotFound);
+    }
+    let mut statement = db.prepare_cached(
+        "SELECT workspace_id, id, storage_key FROM files INDEXED BY idx_files_bag \
+         WHERE workspace_id = ?1 AND conversation_id = ?2 ORDER BY id",
+    )?;
+    let rows = statement.query_map(params![of.workspace, of.conversation], read_doomed)?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
+pub(super) fn purge(db: &Connection, of: &Purgeable) -> Result<()> {
+    let ids = params![of.workspace, of.conversation];
+    let pk: i64 = db
+        .query_row(
+            "SELECT pk FROM chat_conversations WHERE workspace_id = ?1 AND id = ?2 AND purging = 1",
+            ids,
+            |row| row.get(0),
+        )
+        .optional()?
+        .ok_or(StoreError::NotFound)?;
+    let runs = "SELECT id FROM runs WHERE workspace_id = ?1 AND conversation_id = ?2";
+    for table in ["run_events", "run_traces", "idempotency_keys"] {
+        db.execute(&format!("DELETE FROM {table} WHERE workspace_id = ?1 AND run_id IN ({runs})"), ids)?;
+    }
+    db.execute(
+        "DELETE FROM message_search WHERE rowid IN ( \
+             SELECT pk FROM messages WHERE workspace_id = ?1 AND conversation_id = ?2)",
+        ids,
+    )?;
+    for table in ["runs", "files INDEXED BY idx_files_bag", "messages", "branches"] {
+        let text = format!("DELETE FROM {table} WHERE workspace_id = ?1 AND conversation_id = ?2");
+        db.execute(&text, ids)?;
+    }
+    db.execute("DELETE FROM title_search WHERE rowid = ?1", [pk])?;
+    db.execute("DELETE FROM chat_conversations WHERE pk = ?1", [pk])?;
+    Ok(())
+}
+
+pub(super) fn list_stale(db: &Connection, before: Timestamp, limit: usize) -> Result<Vec<Doomed>> {
+    // Those that an earlier sweep marked and did not finish come again.
+    let mut statement = db.prepare_cached(
+        "UPDATE files SET deleted_at = coalesce(deleted_at, ?1) WHERE kept = 0 AND (workspace_id, id) IN ( \
+             SELECT workspace_id, id FROM files WHERE kept = 0 AND coalesce(expires_at, reserved_at) < ?1 \
+             ORDER BY reserved_at LIMIT ?2) \
+         RETURNING workspace_id, id, storage_key",
+    )?;
+    let rows = statement.query_map(params![before.as_millisecond(), limit as i64], read_doomed)?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
+pub(super) fn list_deleted(db: &Connection, before: Timestamp, limit: usize) -> Result<Vec<Doomed>> {
+    // Those of a deleted conversation go with it.
+    let mut statement = db.prepare_cached(
+        "SELECT f.workspace_id, f.id, f.storage_key FROM files f LEFT JOIN chat_conversations c \
+         ON c.workspace_id = f.workspace_id AND c.id = f.conversation_id \
+         WHERE f.deleted_at < ?1 AND f.kept = 1 AND c.deleted_at IS NULL ORDER BY f.deleted_at LIMIT ?2",
+    )?;
+    let rows = statement.query_map(params![before.as_millisecond(), limit as i64], read_doomed)?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
+pub(super) fn known_keys(db: &Connection, keys: &[String]) -> Result<Vec<bool>> {
+    let mut statement = db.prepare_cached("SELECT 1 FROM files WHERE storage_key = ?1")?;
+    keys.iter().map(|key| Ok(statement.exists([key])?)).collect()
+}
+
+/// One step of rewriting a word index without what was deleted from it, which until then only marks it. Answers
+/// whether there is more to do.
+pub(super) fn merge(db: &Connection, table: &str, first: bool) -> Result<bool> {
+    let before = db.total_changes();
+    // A negative number takes all of the index, a positive one goes on with that.
+    let pages = if first { -MERGE_PAGES } else { MERGE_PAGES };
+    db.execute(&format!("INSERT INTO {table} ({table}, rank) VALUES ('merge', ?1)"), [pages])?;
+    Ok(db.total_changes() - before >= 2)
+}
+
+/// Writes the file anew without what was removed, and empties the log of writes. Not inside a transaction.
+pub(super) fn rewrite(db: &Connection) -> Result<()> {
+    // The copy can be as large as the file: not in memory.
+    db.execute_batch("PRAGMA temp_store = FILE")?;
+    let rewritten = db.execute_batch("VACUUM");
+    db.execute_batch("PRAGMA temp_store = MEMORY")?;
+    rewritten?;
+    let busy: bool = db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))?;
+    if busy { Err(StoreError::Unavailable("a long read keeps the log of writes".into())) } else { Ok(()) }
+}

@@ -1,0 +1,233 @@
+//! Purge: every row of a conversation goes, and nothing of it is left in the file.
+
+use domain::file::Bag;
+use domain::message::{MessageRole, Window};
+use domain::run::{OnBusy, StartTurn};
+use domain::scope::Scope;
+use domain::time::from_ms;
+use store::files::Purgeable;
+use uuid::Uuid;
+
+use crate::bag::ROOMY;
+use crate::play::{events, key, turn};
+use crate::setup::{Behind, TestStore, fails};
+
+on_both!(
+    a_purge_removes_every_row_of_a_conversation_and_no_other,
+    what_is_being_purged_is_not_restored,
+    only_what_was_deleted_long_ago_is_purgeable,
+    a_run_of_a_purged_conversation_writes_nothing,
+    the_store_goes_on_after_it_was_compacted,
+    one_of_many_leaves_no_word_and_no_space,
+);
+
+/// Where rows of conversations lie, and which of them are the conversation's, whose id stands for `ID`.
+const TABLES: [(&str, &str); 8] = [
+    ("chat_conversations", "id = ID"),
+    ("messages", "conversation_id = ID"),
+    ("runs", "conversation_id = ID"),
+    ("run_events", "run_id IN (SELECT id FROM runs WHERE conversation_id = ID)"),
+    ("run_traces", "run_id IN (SELECT id FROM runs WHERE conversation_id = ID)"),
+    ("idempotency_keys", "run_id IN (SELECT id FROM runs WHERE conversation_id = ID)"),
+    ("branches", "conversation_id = ID"),
+    ("files", "conversation_id = ID"),
+];
+
+/// The word index, which PostgreSQL keeps in the rows themselves.
+const WORDS: [(&str, &str); 2] = [
+    ("title_search_docsize", "id IN (SELECT pk FROM chat_conversations WHERE id = ID)"),
+    ("message_search_docsize", "id IN (SELECT pk FROM messages WHERE conversation_id = ID)"),
+];
+
+/// How many rows each table has, of one conversation or of all.
+async fn counts(store: &TestStore, of: Option<Uuid>) -> Vec<i64> {
+    let (tables, id) = match &store.behind {
+        Behind::Sqlite(_) => ([&TABLES[..], &WORDS].concat(), of.map(|id| format!("x'{}'", id.simple()))),
+        Behind::Postgres(_) => (TABLES.to_vec(), of.map(|id| format!("'{id}'"))),
+    };
+    let mut counts = Vec::new();
+    for (table, whose) in tables {
+        let whose = id.as_ref().map_or("TRUE".into(), |id| whose.replace("ID", id));
+        counts.push(store.count(&format!("SELECT count(*) FROM {table} WHERE {whose}")).await);
+    }
+    counts
+}
+
+/// A conversation with one of everything, each with the word in it.
+async fn full(store: &TestStore, scope: &Scope, word: &str) -> Uuid {
+    let id = store.create(scope, &format!("{word} title")).await.id;
+    let bag = Bag::Conversation(id);
+    let file = store.upload(scope, bag, &format!("{word}.txt")).await;
+    let ask = StartTurn { attachments: Some(vec![file.id]), ..turn(Some(id), &format!("{word} question")) };
+    let mut new = store.new_turn(ask);
+    new.idempotency = Some(key(word, 1));
+    store.begin_turn(scope, &new).await.unwrap();
+    let held = store.take_over(scope, id, crate::play::NODE, 30).await.unwrap().unwrap();
+    let sent = store.sent_back(scope, bag, &[&format!("{word}-made")]).await;
+    store.keep_results(&held, &sent, ROOMY, store.now()).await.unwrap();
+    let mut batch = events(1, 2);
+    batch.entries = format!("{{\"text\":\"{word} event\"}}\n{{}}");
+    let settlement = store.settlement(&format!("{word} answer {}", format!("{word} ").repeat(900)), batch);
+    store.settle_turn(&held, &settlement).await.unwrap();
+    // The first log is a trace, the others are not; one of them is on a branch, and one is queued.
+    store.system_expire(from_ms(store.now().as_millisecond() + 1), store.now(), 99).await.unwrap();
+    let edit = StartTurn { replace: Some(new.message), ..turn(Some(id), &format!("{word} edit")) };
+    store.answered(scope, edit, &format!("{word} again")).await;
+    store.started(scope, turn(Some(id), &format!("{word} open"))).await;
+    store.queued(scope, id, &format!("{word} queued"), OnBusy::Enqueue).await;
+    store.reserve(scope, bag, &format!("{word}-reserved")).await.unwrap();
+    id
+}
+
+async fn delete(store: &TestStore, scope: &Scope, conversation: Uuid) -> Purgeable {
+    store.delete_conversation(scope, conversation, None, store.write().now).await.unwrap();
+    Purgeable { workspace: scope.workspace, conversation }
+}
+
+async fn a_purge_removes_every_row_of_a_conversation_and_no_other(store: TestStore) {
+    let (ann, eve) = (store.workspace("ann").await, store.workspace("eve").await);
+    full(&store, &ann, "stays").await;
+    full(&store, &eve, "stays").await;
+    let id = full(&store, &ann, "canary").await;
+    let (all, own) = (counts(&store, None).await, counts(&store, Some(id)).await);
+    assert!(own.iter().all(|count| *count > 0), "{own:?}");
+    let others: Vec<i64> = all.iter().zip(&own).map(|(all, own)| all - own).collect();
+    let of = delete(&store, &ann, id).await;
+    assert_eq!(fails(store.system_purge(&of).await), "not found");
+    let mut doomed = store.system_begin_purge(&of).await.unwrap();
+    doomed.sort_by(|a, b| a.storage_key.cmp(&b.storage_key));
+    let keys: Vec<_> = doomed.iter().map(|file| file.storage_key.clone()).collect();
+    let of_bag = |name| Bag::Conversation(id).storage_key(ann.workspace, name);
+    assert_eq!(keys, [of_bag("canary-made"), of_bag("canary-reserved"), of_bag("canary.txt")]);
+    // Begun again after a crash, it says the same.
+    assert_eq!(store.system_begin_purge(&of).await.unwrap().len(), 3);
+    store.system_purge(&of).await.unwrap();
+    assert_eq!(counts(&store, None).await, others);
+    assert_eq!(store.system_known_keys(&keys).await.unwrap(), [false; 3]);
+    for again in [store.system_purge(&of).await, store.system_begin_purge(&of).await.map(drop)] {
+        assert_eq!(fails(again), "not found");
+    }
+    assert!(store.system_list_purgeable(from_ms(i64::MAX / 2), 9).await.unwrap().is_empty());
+    store.system_compact().await.unwrap();
+    assert_eq!(counts(&store, None).await, others);
+    if let Behind::Sqlite(folder) = &store.behind {
+        assert!(traces(folder, b"stays") > 0, "the search for traces finds what is there");
+        assert_eq!(traces(folder, b"canary"), 0);
+        assert_eq!(traces(folder, id.to_string().as_bytes()), 0);
+        assert_eq!(traces(folder, id.as_bytes()), 0);
+    }
+    // Its key is free again, as if it had never been.
+    let mut new = store.new_turn(turn(None, "new"));
+    new.idempotency = Some(key("canary", 2));
+    assert_eq!(crate::play::text(&store.begin_turn(&ann, &new).await.unwrap()), "started");
+}
+
+/// How often a word stands in the store's files.
+fn traces(folder: &tempfile::TempDir, word: &[u8]) -> usize {
+    let mut found = 0;
+    for entry in std::fs::read_dir(folder.path()).unwrap() {
+        let bytes = std::fs::read(entry.unwrap().path()).unwrap();
+        found += bytes.windows(word.len()).filter(|window| *window == word).count();
+    }
+    found
+}
+
+async fn what_is_being_purged_is_not_restored(store: TestStore) {
+    let ann = store.workspace("ann").await;
+    let id = store.create(&ann, "t").await.id;
+    let of = Purgeable { workspace: ann.workspace, conversation: id };
+    assert_eq!(fails(store.system_begin_purge(&of).await), "not found");
+    store.upload(&ann, Bag::Conversation(id), "a").await;
+    delete(&store, &ann, id).await;
+    store.restore_conversation(&ann, id, store.write().now).await.unwrap();
+    assert_eq!(fails(store.system_begin_purge(&of).await), "not found");
+    delete(&store, &ann, id).await;
+    store.system_begin_purge(&of).await.unwrap();
+    assert_eq!(fails(store.restore_conversation(&ann, id, store.write().now).await), "not found");
+    assert_eq!(fails(store.get_thread(&ann, id, Some(Window::All).into()).await), "not found");
+    let elsewhere = Purgeable { workspace: store.workspace("eve").await.workspace, ..of };
+    assert_eq!(fails(store.system_purge(&elsewhere).await), "not found");
+    store.system_purge(&of).await.unwrap();
+    assert_eq!(fails(store.restore_conversation(&ann, id, store.write().now).await), "not found");
+}
+
+async fn only_what_was_deleted_long_ago_is_purgeable(store: TestStore) {
+    let (ann, eve) = (store.workspace("ann").await, store.workspace("eve").await);
+    store.create(&ann, "live").await;
+    let mut deleted = Vec::new();
+    for scope in [&ann, &eve, &ann] {
+        let id = store.create(scope, "t").await.id;
+        deleted.push((delete(&store, scope, id).await, store.now()));
+    }
+    let list = async |before, limit| store.system_list_purgeable(before, limit).await.unwrap();
+    assert!(list(deleted[0].1, 9).await.is_empty());
+    assert_eq!(list(deleted[2].1, 9).await, [deleted[0].0, deleted[1].0]);
+    let later = from_ms(store.now().as_millisecond() + 1);
+    assert_eq!(list(later, 2).await, [deleted[0].0, deleted[1].0]);
+    assert_eq!(list(later, 9).await.len(), 3);
+    // One that was begun and not finished comes again.
+    store.system_begin_purge(&deleted[0].0).await.unwrap();
+    assert_eq!(list(later, 1).await, [deleted[0].0]);
+}
+
+async fn a_run_of_a_purged_conversation_writes_nothing(store: TestStore) {
+    let ann = store.workspace("ann").await;
+    let (run, held) = store.started(&ann, turn(None, "go")).await;
+    let of = delete(&store, &ann, run.conversation.unwrap()).await;
+    store.system_begin_purge(&of).await.unwrap();
+    store.system_purge(&of).await.unwrap();
+    assert_eq!(fails(store.append_events(&held, &events(1, 1)).await), "lost");
+    assert_eq!(fails(store.settle_turn(&held, &store.settlement("x", events(1, 1))).await), "lost");
+    assert_eq!(fails(store.keep_results(&held, &[], ROOMY, store.now()).await), "lost");
+    assert_eq!(fails(store.get_dispatch(&held, 9).await), "lost");
+}
+
+async fn the_store_goes_on_after_it_was_compacted(store: TestStore) {
+    let ann = store.workspace("ann").await;
+    let id = full(&store, &ann, "before").await;
+    let (compacted, _) = tokio::join!(store.system_compact(), full(&store, &ann, "meanwhile"));
+    compacted.unwrap();
+    store.system_compact().await.unwrap();
+    full(&store, &ann, "after").await;
+    assert_eq!(store.texts(&ann, id, None).await[0], "before edit");
+    for word in ["before", "meanwhile", "after"] {
+        let search = domain::conversation::ConversationSearch {
+            filter: crate::setup::newest().filter,
+            query: domain::search::Query::parse(word).unwrap(),
+            sort: None,
+            offset: 0,
+            limit: 9,
+            with_context: false,
+        };
+        assert_eq!(store.search_conversations(&ann, &search).await.unwrap().items.len(), 1, "{word}");
+    }
+}
+
+async fn one_of_many_leaves_no_word_and_no_space(store: TestStore) {
+    let ann = store.workspace("ann").await;
+    let other = store.create(&ann, "other").await.id;
+    let id = store.create(&ann, "zzcanary").await.id;
+    for n in 0..200 {
+        store.say(&ann, other, MessageRole::User, &format!("other word{n}")).await;
+    }
+    store.say(&ann, id, MessageRole::User, &"zzcanary ".repeat(200_000)).await;
+    // In one piece with all others, the index only marks what is deleted.
+    store.system_compact().await.unwrap();
+    let before = size(&store);
+    let of = delete(&store, &ann, id).await;
+    store.system_begin_purge(&of).await.unwrap();
+    store.system_purge(&of).await.unwrap();
+    store.system_compact().await.unwrap();
+    if let Behind::Sqlite(folder) = &store.behind {
+        assert_eq!(traces(folder, b"zzcanary"), 0);
+        assert!(size(&store) < before - 1_500_000, "{before} bytes and then {}", size(&store));
+    }
+    assert_eq!(store.texts(&ann, other, None).await.len(), 200);
+}
+
+/// The bytes of the store's files; of a server's none.
+fn size(store: &TestStore) -> u64 {
+    let Behind::Sqlite(folder) = &store.behind else { return 0 };
+    let files = std::fs::read_dir(folder.path()).unwrap();
+    files.map(|entry| entry.unwrap().metadata().unwrap().len()).sum()
+}

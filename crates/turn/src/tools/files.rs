@@ -1,0 +1,156 @@
+//! The files of the conversation: `list_files` and `read_file`.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use domain::file::{Bag, File, name_key};
+use domain::model::ToolSpec;
+use domain::scope::{Role, Scope};
+use futures_util::StreamExt as _;
+use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Value, json};
+use store::Store;
+use store::blobs::Blobs;
+
+use super::{Output, Place, Tool};
+
+/// Files that are listed.
+const LISTED: usize = 200;
+/// Bytes of a file that are looked at, and characters that are given at once.
+const READ_BYTES: u64 = 8 * 1024 * 1024;
+const GIVEN_CHARS: usize = 3_500;
+
+/// Lists the files of the conversation.
+pub struct ListFiles {
+    pub store: Arc<dyn Store>,
+}
+
+/// Reads a text file of the conversation, piece by piece.
+pub struct ReadFile {
+    pub store: Arc<dyn Store>,
+    pub blobs: Blobs,
+}
+
+fn spec(name: &str, description: &str, schema: &Value) -> ToolSpec {
+    let schema = to_raw_value(schema).unwrap_or_else(|_| RawValue::NULL.to_owned());
+    ToolSpec { name: name.to_owned(), description: description.to_owned(), schema }
+}
+
+async fn files(store: &dyn Store, place: &Place) -> Result<Vec<File>, String> {
+    let Some(conversation) = place.conversation else { return Ok(Vec::new()) };
+    // The run works in its own conversation, whoever may see that.
+    let scope = Scope {
+        workspace: place.workspace,
+        org: String::new(),
+        user: place.user.clone(),
+        role: Role::Service,
+        key: None,
+        administers: false,
+    };
+    let listed = store.list_files(&scope, Bag::Conversation(conversation), None, LISTED).await;
+    listed.map_err(|_| "the files cannot be read now".to_owned())
+}
+
+#[async_trait]
+impl Tool for ListFiles {
+    fn spec(&self) -> ToolSpec {
+        let schema = json!({ "type": "object", "properties": {}, "additionalProperties": false });
+        spec("list_files", "Lists the files of this conversation: name, type and size.", &schema)
+    }
+
+    fn is_read_only(&self) -> bool {
+        true
+    }
+
+    async fn call(&self, place: &Place, _: Value) -> Result<Output, String> {
+        let files = files(&*self.store, place).await?;
+        if files.is_empty() {
+            return Ok(Output::text("There are no files in this conversation."));
+        }
+        let line = |file: &File| format!("- {} ({}, {} bytes)", file.name, file.mime_type, file.digest.size);
+        Ok(Output::text(files.iter().map(line).collect::<Vec<_>>().join("\n")))
+    }
+}
+
+#[async_trait]
+impl Tool for ReadFile {
+    fn spec(&self) -> ToolSpec {
+        let schema = json!({ "type": "object", "required": ["name"], "additionalProperties": false, "properties": {
+            "name": { "type": "string", "description": "As list_files gives it" },
+            "offset": { "type": "integer", "description": "Characters to skip; 0 when left out" } } });
+        let about =
+            "Reads a text file of this conversation. Of a long one it gives a piece and says where to go on.";
+        spec("read_file", about, &schema)
+    }
+
+    fn is_read_only(&self) -> bool {
+        true
+    }
+
+    async fn call(&self, place: &Place, args: Value) -> Result<Output, String> {
+        let name = args["name"].as_str().unwrap_or_default();
+        let offset = usize::try_from(args["offset"].as_i64().unwrap_or(0)).unwrap_or(0);
+        let files = files(&*self.store, place).await?;
+        let same = |file: &&File| file.name == name;
+        let alike = |file: &&File| name_key(&file.name) == name_key(name);
+        let found = files.iter().find(same).or_else(|| files.iter().find(alike));
+        let file = found.ok_or_else(|| format!("there is no file {name:?} in this conversation"))?;
+        Ok(Output::text(piece(&self.text(file).await?, offset)))
+    }
+}
+
+impl ReadFile {
+    async fn text(&self, file: &File) -> Result<String, String> {
+        let away = |_| format!("{:?} cannot be read now", file.name);
+        let mut bytes = Vec::new();
+        if file.digest.size > 0 {
+            let end = file.digest.size.min(READ_BYTES);
+            let mut read = self.blobs.read(&file.storage_key, Some(0..end)).await.map_err(away)?;
+            while let Some(chunk) = read.next().await {
+                bytes.extend_from_slice(&chunk.map_err(away)?);
+            }
+        }
+        // The last character may have been cut in two.
+        let whole = match std::str::from_utf8(&bytes) {
+            Ok(_) => bytes.len(),
+            Err(error) if error.error_len().is_none() && file.digest.size > READ_BYTES => error.valid_up_to(),
+            Err(_) => return Err(format!("{:?} is {}, not a text", file.name, file.mime_type)),
+        };
+        bytes.truncate(whole);
+        String::from_utf8(bytes).map_err(|_| format!("{:?} is not a text", file.name))
+    }
+}
+
+/// The text from `offset` on, and where it goes on.
+fn piece(text: &str, offset: usize) -> String {
+    let all = text.chars().count();
+    let mut given: String = text.chars().skip(offset).take(GIVEN_CHARS).collect();
+    let end = offset.saturating_add(GIVEN_CHARS);
+    if end < all {
+        given.push_str(&format!("\n[{all} characters in all; go on with offset {end}]"));
+    }
+    given
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_text_is_given_in_pieces_that_make_the_whole() {
+        assert_eq!(piece("abc", 0), "abc");
+        assert_eq!(piece("abc", 9), "");
+        let text: String = (0..8000).map(|n| char::from(b'a' + (n % 26) as u8)).collect();
+        let (mut whole, mut offset) = (String::new(), 0);
+        loop {
+            let given = piece(&text, offset);
+            let (body, more) = given.split_once("\n[").unwrap_or((&given, ""));
+            whole.push_str(body);
+            match more.rsplit("offset ").next().and_then(|at| at.trim_end_matches(']').parse().ok()) {
+                Some(next) => offset = next,
+                None => break,
+            }
+        }
+        assert_eq!(whole, text);
+    }
+}

@@ -1,0 +1,85 @@
+// The frame: history on the left, the page on the right, and the door before both.
+import { lazy, Suspense, useEffect, useState } from 'react';
+import { Sidebar } from './history/sidebar';
+import { Login, Unreachable } from './login';
+import { useRoute } from './router';
+import { useSession, type Session } from './session';
+import { ThreadPage } from './thread/thread-page';
+import { Spinner } from './ui/bits';
+import { Toasts } from './ui/toast';
+
+const SettingsPage = lazy(() => import('./settings/settings-page'));
+const TracePanel = lazy(() => import('./trace/trace-panel'));
+
+export function App() {
+  const door = useSession();
+  return (
+    <>
+      {door.at === 'loading' && (
+        <main className="grid h-full place-items-center">
+          <Spinner size={24} label="Loading" />
+        </main>
+      )}
+      {door.at === 'outside' && <Login />}
+      {door.at === 'unreachable' && <Unreachable />}
+      {door.at === 'inside' && <House key={door.session.workspace?.id} session={door.session} />}
+      <Toasts />
+    </>
+  );
+}
+
+const narrow = () => matchMedia('(max-width: 767px)').matches;
+
+function House({ session }: { session: Session }) {
+  const route = useRoute();
+  const [open, setOpen] = useState(() => !narrow());
+  const current = route.page === 'thread' ? route.id : null;
+
+  useEffect(() => {
+    const escape = (event: KeyboardEvent) => {
+      if (event.key === 'Escape' && narrow()) setOpen(false);
+    };
+    window.addEventListener('keydown', escape);
+    return () => window.removeEventListener('keydown', escape);
+  }, []);
+
+  const show = () => setOpen(true);
+  const hide = () => setOpen(false);
+  return (
+    <div className="flex h-full overflow-hidden">
+      <a href="#main" className="sr-only z-50 rounded-md bg-raised px-4 py-2 shadow-float focus:not-sr-only focus:fixed focus:top-3 focus:left-3">
+        Skip to the page
+      </a>
+      {open && (
+        <>
+          <button type="button" aria-label="Close the history" tabIndex={-1} onClick={hide} className="fixed inset-0 z-20 bg-shade md:hidden" />
+          <div className="fixed inset-y-0 left-0 z-30 w-[min(85vw,var(--spacing-sidebar))] shrink-0 border-r border-line md:static md:w-sidebar">
+            <Sidebar session={session} current={current} onClose={hide} onOpen={() => narrow() && hide()} />
+          </div>
+        </>
+      )}
+      <main id="main" tabIndex={-1} inert={open && narrow()} className="relative flex min-w-0 grow outline-none">
+        <div className="flex min-w-0 grow flex-col">
+          {route.page === 'thread' ? (
+            <ThreadPage id={route.id} onMenu={open ? null : show} />
+          ) : (
+            <Suspense fallback={<Waiting />}>
+              <SettingsPage section={route.section} session={session} onMenu={open ? null : show} />
+            </Suspense>
+          )}
+        </div>
+        {route.page === 'thread' && route.id && route.run && (
+          <Suspense fallback={null}>
+            <TracePanel key={route.run} thread={route.id} run={route.run} />
+          </Suspense>
+        )}
+      </main>
+    </div>
+  );
+}
+
+const Waiting = () => (
+  <div className="grid grow place-items-center">
+    <Spinner size={22} label="Loading" />
+  </div>
+);

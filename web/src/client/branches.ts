@@ -1,0 +1,34 @@
+// Which versions of a message there are: the branches of a thread, laid beside each other.
+import type { Branch } from './types';
+
+export type Siblings = { ids: string[]; at: number };
+
+/** The threads of all branches, oldest branch first, each as its message ids in order. */
+export type Threads = { branch: Branch; ids: string[] }[];
+
+const ROOT = '';
+
+/** For each message of the current thread that has other versions: those versions, in the order they came. */
+export function siblings(threads: Threads, current: string[]): Map<string, Siblings> {
+  const children = new Map<string, string[]>();
+  for (const { ids } of threads) {
+    ids.forEach((id, at) => {
+      const parent = at === 0 ? ROOT : (ids[at - 1] as string);
+      const known = children.get(parent) ?? [];
+      if (!known.includes(id)) known.push(id);
+      children.set(parent, known);
+    });
+  }
+  const found = new Map<string, Siblings>();
+  current.forEach((id, at) => {
+    const parent = at === 0 ? ROOT : (current[at - 1] as string);
+    const ids = children.get(parent) ?? [];
+    if (ids.length > 1 && ids.includes(id)) found.set(id, { ids, at: ids.indexOf(id) });
+  });
+  return found;
+}
+
+/** The newest branch that this message is on. */
+export function branchWith(threads: Threads, message: string): Branch | undefined {
+  return threads.findLast(({ ids }) => ids.includes(message))?.branch;
+}

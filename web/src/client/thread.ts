@@ -1,0 +1,426 @@
+// One thread as a page shows it: the stored messages, the run under way, the queue and the branches. It stays true
+// by itself: it follows the run's events, looks for what other windows and devices did, and lets go of its
+// connection while nobody looks.
+import * as api from './api';
+import { branchWith, siblings, type Siblings, type Threads } from './branches';
+import { wait } from './follow';
+import { Failure } from './http';
+import { LiveRun, type Ended, type LiveView } from './live';
+import { announce, listen } from './windows';
+import type { Attachment, Branch, Conversation, Message, Mode, Queued, Run, TurnRequest } from './types';
+
+export type Sending = { text: string; attachments: Attachment[]; waiting: boolean; again: boolean };
+
+export type ThreadState = {
+  id: string | null;
+  phase: 'new' | 'loading' | 'ready' | 'missing' | 'failed';
+  conversation: Conversation | null;
+  messages: Message[];
+  hasOlder: boolean;
+  loadingOlder: boolean;
+  /** A turn that the server has not accepted yet. */
+  sending: Sending | null;
+  live: LiveView | null;
+  stopping: boolean;
+  queue: Queued[];
+  versions: Map<string, Siblings>;
+  /** The server does not answer; what is shown may be old. */
+  unreachable: boolean;
+};
+
+export type Draft = { text: string; mode?: Mode; attachments?: Attachment[]; model?: string; agent?: string };
+
+const WINDOW = 60;
+const LOOK_MS = 2_500;
+const LET_GO_MS = 20_000;
+
+const initial: ThreadState = {
+  id: null,
+  phase: 'new',
+  conversation: null,
+  messages: [],
+  hasOlder: false,
+  loadingOlder: false,
+  sending: null,
+  live: null,
+  stopping: false,
+  queue: [],
+  versions: new Map(),
+  unreachable: false,
+};
+
+export class Thread {
+  private state: ThreadState;
+  private readers = new Set<() => void>();
+  private live: LiveRun | null = null;
+  private runs = new Map<string, Run>();
+  private keys = new Map<string, string>();
+  private etag: string | null = null;
+  private branches: Branch[] = [];
+  private threads = new Map<string, string[]>();
+  private looking: AbortController | null = null;
+  private refreshing: Promise<void> | null = null;
+  private stale = false;
+
+  constructor(
+    id: string | null,
+    private onCreated: (thread: Thread, id: string) => void = () => {},
+  ) {
+    this.state = { ...initial, id, phase: id ? 'loading' : 'new' };
+  }
+
+  get = (): ThreadState => this.state;
+
+  /** The first reader opens the thread, the last one closes it. */
+  subscribe = (reader: () => void): (() => void) => {
+    this.readers.add(reader);
+    if (this.readers.size === 1) this.open();
+    return () => {
+      this.readers.delete(reader);
+      if (this.readers.size === 0) this.close();
+    };
+  };
+
+  /** The same for a message while it is written and when it is stored, so that a view can keep its place. */
+  keyOf = (message: Message): string => this.keys.get(message.id) ?? message.id;
+
+  private set(change: Partial<ThreadState>): void {
+    this.state = { ...this.state, ...change };
+    for (const reader of this.readers) reader();
+  }
+
+  private open(): void {
+    const stop = new AbortController();
+    this.looking = stop;
+    const { signal } = stop;
+    const again = () => void this.refresh();
+    const unlisten = listen((news) => {
+      if (news.thread === this.state.id) again();
+    });
+    let hidden: ReturnType<typeof setTimeout> | undefined;
+    const seen = () => {
+      clearTimeout(hidden);
+      if (document.hidden) hidden = setTimeout(() => this.live?.pause(), LET_GO_MS);
+      else {
+        this.live?.resume();
+        again();
+      }
+    };
+    document.addEventListener('visibilitychange', seen);
+    window.addEventListener('online', again);
+    signal.addEventListener('abort', () => {
+      unlisten();
+      clearTimeout(hidden);
+      document.removeEventListener('visibilitychange', seen);
+      window.removeEventListener('online', again);
+    });
+    this.live?.resume();
+    void this.look(signal);
+  }
+
+  private close(): void {
+    this.looking?.abort();
+    this.looking = null;
+    this.live?.pause();
+  }
+
+  /** Looks now and then for what others did. */
+  private async look(signal: AbortSignal): Promise<void> {
+    try {
+      for (;;) {
+        if (!document.hidden || this.state.phase === 'loading') await this.refresh();
+        await wait(this.state.unreachable ? LOOK_MS / 2 : LOOK_MS, signal);
+      }
+    } catch (error) {
+      if (!signal.aborted) throw error;
+    }
+  }
+
+  /** Brings everything up to date. Calls that come together share the work; none comes too early for its caller. */
+  refresh(): Promise<void> {
+    if (this.refreshing) {
+      this.stale = true;
+      return this.refreshing;
+    }
+    const work = async () => {
+      do {
+        this.stale = false;
+        await this.update();
+      } while (this.stale);
+    };
+    this.refreshing = work().finally(() => (this.refreshing = null));
+    return this.refreshing;
+  }
+
+  private async update(): Promise<void> {
+    const { id } = this.state;
+    if (!id || this.state.sending) return;
+    try {
+      const got = await api.getConversation(id, { limit: WINDOW, etag: this.etag });
+      if (got) {
+        const [runs, branches] = await Promise.all([api.listRuns(id), api.listBranches(id)]);
+        if (this.state.sending) return;
+        this.apply(got, runs.data, branches);
+        // Settled in between: the answer is not among the messages yet.
+        const newest = runs.data[0];
+        if (newest?.assistant_message && this.state.messages.at(-1)?.id === newest.message && !this.live) {
+          this.etag = null;
+          this.stale = true;
+        }
+        await this.lay(id, branches);
+      }
+      if (this.live || this.state.queue.length > 0) this.set({ queue: await api.listQueue(id) });
+      if (this.state.unreachable) this.set({ unreachable: false });
+    } catch (error) {
+      this.failed(error);
+    }
+  }
+
+  private failed(error: unknown): void {
+    if (error instanceof Failure && error.status === 404) this.set({ phase: 'missing', live: null });
+    else if (error instanceof Failure && error.passing) this.set({ unreachable: true });
+    else if (error instanceof Failure) this.set({ phase: this.state.phase === 'loading' ? 'failed' : this.state.phase });
+    else throw error;
+  }
+
+  private apply(got: api.Retrieved, runs: Run[], branches: Branch[]): void {
+    this.etag = got.etag;
+    this.branches = branches;
+    for (const run of runs) if (run.assistant_message) this.runs.set(run.assistant_message, run);
+    const { messages, hasOlder } = merge(this.state, got.messages);
+    const running = runs.find((run) => run.status === 'running');
+    if (this.live && this.live.run !== running?.id) {
+      const settled = runs.find((run) => run.id === this.live?.run);
+      if (settled?.assistant_message && messages.some((message) => message.id === settled.assistant_message)) {
+        this.keys.set(settled.assistant_message, settled.id);
+        this.drop();
+      }
+    }
+    this.set({ phase: 'ready', conversation: got.conversation, messages, hasOlder });
+    if (running && !this.live) this.attach(running.id, running.message ?? null);
+  }
+
+  private attach(run: string, message: string | null, first?: Response): void {
+    this.live = new LiveRun(
+      run,
+      message,
+      (view) => this.set({ live: view }),
+      (ended) => this.settled(ended),
+      (error) => this.failed(error),
+    );
+    this.set({ live: this.live.view(), stopping: false });
+    if (this.looking) this.live.resume(first);
+  }
+
+  private drop(): void {
+    this.live?.stop();
+    this.live = null;
+    this.set({ live: null, stopping: false });
+  }
+
+  private settled({ run, assistant, status }: Ended): void {
+    this.live = null;
+    const { messages, live } = this.state;
+    const answered = assistant && messages.at(-1)?.id === live?.message;
+    if (assistant && answered && !messages.some((message) => message.id === assistant.id)) {
+      this.keys.set(assistant.id, run);
+      this.set({ messages: [...messages, assistant], live: null, stopping: false });
+    } else if (status !== 'gone') {
+      this.set({ live: null, stopping: false });
+    }
+    this.etag = null;
+    this.tell();
+    void this.refresh();
+  }
+
+  private tell(): void {
+    announce({ thread: this.state.id, history: true });
+  }
+
+  /** Reads which messages are on which branch, and lays the branches beside each other. */
+  private async lay(id: string, branches: Branch[]): Promise<void> {
+    if (branches.length < 2) return this.set({ versions: new Map() });
+    const threads: Threads = [];
+    for (const branch of branches) {
+      const key = `${branch.id} ${branch.head}`;
+      let ids = this.threads.get(key);
+      if (!ids) {
+        const got = await api.getConversation(id, { limit: 1000, branch: branch.id });
+        ids = got?.messages.map((message) => message.id) ?? [];
+        this.threads.set(key, ids);
+      }
+      threads.push({ branch, ids });
+    }
+    const current = this.state.messages.map((message) => message.id);
+    this.set({ versions: siblings(threads, current) });
+  }
+
+  async loadOlder(): Promise<void> {
+    const { id, messages, hasOlder, loadingOlder } = this.state;
+    const first = messages[0];
+    if (!id || !hasOlder || loadingOlder || !first) return;
+    this.set({ loadingOlder: true });
+    try {
+      const got = await api.getConversation(id, { limit: 200, before: first.id });
+      const older = got?.messages ?? [];
+      if (this.state.messages[0]?.id === first.id) {
+        this.set({ messages: [...older, ...this.state.messages], hasOlder: older.length === 200 });
+      }
+    } catch (error) {
+      this.failed(error);
+    } finally {
+      this.set({ loadingOlder: false });
+    }
+  }
+
+  /** Takes a conversation that was made for it, before its first turn. */
+  adopt(id: string): string {
+    this.set({ id, phase: 'ready' });
+    this.onCreated(this, id);
+    this.tell();
+    return id;
+  }
+
+  /** Whether a new turn has to wait. */
+  get busy(): boolean {
+    return this.live !== null || this.state.sending !== null || this.state.queue.length > 0;
+  }
+
+  /** Says something: at once, or after what is under way. */
+  async send({ text, attachments = [], ...more }: Draft): Promise<void> {
+    const { id } = this.state;
+    const body: TurnRequest = {
+      message: text,
+      ...(id ? { conversation: id } : { source: 'web' }),
+      ...(attachments.length ? { attachments: attachments.map((file) => file.fileId) } : {}),
+      ...more,
+    };
+    if (id && this.busy) return this.enqueue(body);
+    await this.begin(body, { text, attachments, waiting: false, again: false }, this.state.messages);
+  }
+
+  private async enqueue(body: TurnRequest): Promise<void> {
+    await api.enqueueTurn(body, crypto.randomUUID());
+    this.etag = null;
+    this.set({ queue: await api.listQueue(this.state.id as string) });
+    this.tell();
+    void this.refresh();
+  }
+
+  /** Changes a message of the user's: the thread goes on from there, what was there stays on its branch. */
+  edit(message: Message, text: string): Promise<void> {
+    const at = this.state.messages.findIndex((other) => other.id === message.id);
+    const body = { conversation: this.state.id as string, replace: message.id, message: text };
+    const sending = { text, attachments: message.attachments, waiting: false, again: false };
+    return this.begin(body, sending, this.state.messages.slice(0, at));
+  }
+
+  /** Answers a message of the user's again. */
+  regenerate(message: Message): Promise<void> {
+    const at = this.state.messages.findIndex((other) => other.id === message.id);
+    const body = { conversation: this.state.id as string, replace: message.id };
+    const sending = { text: '', attachments: [], waiting: false, again: true };
+    return this.begin(body, sending, this.state.messages.slice(0, at + 1));
+  }
+
+  private async begin(body: TurnRequest, sending: Sending, before: Message[]): Promise<void> {
+    const was = this.state.messages;
+    this.set({ sending, messages: before });
+    try {
+      const response = await this.accepted(body, sending);
+      const [conversation, run, message] = ['Conversation', 'Run', 'Message'].map((name) =>
+        response.headers.get(`Threadkeep-${name}`),
+      ) as [string, string, string];
+      const { text, attachments, again } = sending;
+      const blocks = text === '' ? [] : [{ type: 'text' as const, text }];
+      const said: Message = { id: message, role: 'user', blocks, attachments, createdAt: Date.now() };
+      const created = this.state.id === null;
+      this.etag = null;
+      this.set({ id: conversation, phase: 'ready', sending: null, messages: again ? before : [...before, said] });
+      this.attach(run, message, response);
+      if (created) this.onCreated(this, conversation);
+      this.tell();
+    } catch (error) {
+      this.set({ sending: null, messages: was });
+      void this.refresh();
+      throw error;
+    }
+  }
+
+  /** Sends until the server has it: one key, so that it has it once. */
+  private async accepted(body: TurnRequest, sending: Sending): Promise<Response> {
+    const key = crypto.randomUUID();
+    const signal = new AbortController().signal;
+    for (let pause = 500; ; pause = Math.min(pause * 2, 8_000)) {
+      try {
+        return await api.startTurn(body, key, signal);
+      } catch (error) {
+        const passing = error instanceof Failure && (error.status === 0 || error.status === 503);
+        if (!passing) throw error;
+        this.set({ sending: { ...sending, waiting: true }, unreachable: true });
+        await wait(pause, signal);
+      }
+    }
+  }
+
+  async stop(): Promise<void> {
+    if (!this.live) return;
+    this.set({ stopping: true });
+    await api.cancelRun(this.live.run).catch((error: unknown) => {
+      this.set({ stopping: false });
+      throw error;
+    });
+  }
+
+  async editQueued(run: string, text: string): Promise<void> {
+    await api.editQueued(run, text).finally(() => this.refreshQueue());
+  }
+
+  async removeQueued(run: string): Promise<void> {
+    this.set({ queue: this.state.queue.filter((queued) => queued.id !== run) });
+    await api.cancelRun(run).finally(() => this.refreshQueue());
+  }
+
+  private async refreshQueue(): Promise<void> {
+    this.set({ queue: await api.listQueue(this.state.id as string) });
+    this.tell();
+  }
+
+  /** Shows another version of a message. */
+  async show(version: string): Promise<void> {
+    const { id } = this.state;
+    const threads = this.branches.map((branch) => ({
+      branch,
+      ids: this.threads.get(`${branch.id} ${branch.head}`) ?? [],
+    }));
+    const branch = branchWith(threads, version);
+    if (!id || !branch) return;
+    await api.selectBranch(id, branch.id);
+    this.etag = null;
+    await this.refresh();
+    this.tell();
+  }
+
+  /** The run that wrote this message; older ones are looked for. */
+  async runOf(message: string): Promise<string | null> {
+    let after: string | undefined;
+    while (!this.runs.has(message)) {
+      const page = await api.listRuns(this.state.id as string, after);
+      for (const run of page.data) if (run.assistant_message) this.runs.set(run.assistant_message, run);
+      if (!page.next) break;
+      after = page.next;
+    }
+    return this.runs.get(message)?.id ?? null;
+  }
+}
+
+/** The newest messages laid over those that are there: older ones stay as long as the thread is the same. */
+function merge(state: ThreadState, newest: Message[]): Pick<ThreadState, 'messages' | 'hasOlder'> {
+  const first = newest[0];
+  const at = first ? state.messages.findIndex((message) => message.id === first.id) : -1;
+  if (at < 0) return { messages: newest, hasOlder: newest.length === WINDOW };
+  const known = new Map(state.messages.map((message) => [message.id, message]));
+  // A message never changes, so the object that a view has drawn stays.
+  const same = newest.map((message) => known.get(message.id) ?? message);
+  return { messages: [...state.messages.slice(0, at), ...same], hasOlder: state.hasOlder || (at === 0 && newest.length === WINDOW) };
+}

@@ -1,0 +1,138 @@
+// Where the user writes: text, files, the mode, and Send or Stop.
+import { ArrowUp, Paperclip, Square } from 'lucide-react';
+import { useCallback, useEffect, useRef, useState } from 'react';
+import { createConversation } from '../client/api';
+import type { Thread, ThreadState } from '../client/thread';
+import type { Mode } from '../client/types';
+import { GrowingText } from '../ui/growing';
+import { IconButton } from '../ui/button';
+import { complain } from '../ui/toast';
+import { AttachmentList } from './attachment-list';
+import { useAttachments } from './attachments';
+import { keepDraft, readDraft } from './drafts';
+import { DropArea } from './drop-area';
+import { ModePicker } from './mode';
+
+export function Composer({ thread, state }: { thread: Thread; state: ThreadState }) {
+  const [text, setText] = useState(() => readDraft(state.id));
+  const [chosen, setChosen] = useState<Mode | null>(null);
+  const field = useRef<HTMLTextAreaElement>(null);
+  const picker = useRef<HTMLInputElement>(null);
+  const made = useRef<Promise<string> | null>(null);
+  const conversation = useCallback(() => {
+    const { id } = thread.get();
+    if (id) return Promise.resolve(id);
+    // A file needs a thread to lie in.
+    made.current ??= createConversation({ source: 'web' }).then(({ id: created }) => thread.adopt(created));
+    return made.current;
+  }, [thread]);
+  const { files, add, remove, clear } = useAttachments(conversation);
+
+  const stored = state.conversation?.attributes.mode as Mode | null | undefined;
+  const mode = chosen ?? stored ?? 'agent';
+  const running = state.live !== null;
+  const uploading = files.some((file) => !file.done);
+  const ready = (text.trim() !== '' || files.length > 0) && !uploading && state.phase !== 'loading' && !state.sending;
+
+  const write = (next: string) => {
+    setText(next);
+    keepDraft(thread.get().id, next);
+  };
+
+  const send = () => {
+    if (!ready) return;
+    const attachments = files.flatMap((file) => (file.done ? [file.done] : []));
+    const was = thread.get().id;
+    setText('');
+    keepDraft(was, '');
+    clear();
+    thread.send({ text, mode, attachments }).catch((error: unknown) => {
+      complain(error);
+      setText((now) => now || text);
+      keepDraft(was, text);
+    });
+    field.current?.focus();
+  };
+
+  useEffect(() => {
+    const key = (event: KeyboardEvent) => {
+      const typing = (event.target as HTMLElement).closest?.('input, textarea, select, [contenteditable], dialog, [role="menu"]');
+      if (event.key === '/' && !typing && !event.ctrlKey && !event.metaKey) {
+        event.preventDefault();
+        field.current?.focus();
+      }
+    };
+    window.addEventListener('keydown', key);
+    return () => window.removeEventListener('keydown', key);
+  }, []);
+
+  return (
+    <DropArea onDrop={add}>
+      <form
+        aria-label="Write a message"
+        onSubmit={(event) => {
+          event.preventDefault();
+          send();
+        }}
+        className="rounded-xl border border-line-strong bg-raised p-2 shadow-float transition-colors focus-within:border-accent"
+      >
+        <div className="px-2 pt-1.5">
+          <AttachmentList files={files} onRemove={remove} />
+          <GrowingText
+            label="Message"
+            fieldRef={field}
+            autoFocus={!matchMedia('(pointer: coarse)').matches}
+            value={text}
+            onChange={write}
+            placeholder={running ? 'Write what comes next…' : 'Write a message…'}
+            onPaste={(event) => {
+              if (event.clipboardData.files.length === 0) return;
+              event.preventDefault();
+              add(event.clipboardData.files);
+            }}
+            onKeyDown={(event) => {
+              const composing = event.nativeEvent.isComposing;
+              if (event.key === 'Enter' && !event.shiftKey && !composing) {
+                event.preventDefault();
+                send();
+              }
+              if (event.key === 'ArrowUp' && text === '') {
+                const edits = document.querySelectorAll<HTMLButtonElement>('[data-edit]:not(:disabled)');
+                edits[edits.length - 1]?.click();
+              }
+            }}
+          />
+        </div>
+        <div className="mt-1.5 flex items-center gap-1">
+          <IconButton name="Attach files" side="top" onClick={() => picker.current?.click()}>
+            <Paperclip size={18} aria-hidden />
+          </IconButton>
+          <input
+            ref={picker}
+            type="file"
+            multiple
+            hidden
+            tabIndex={-1}
+            aria-hidden
+            onChange={(event) => {
+              if (event.target.files) add([...event.target.files]);
+              event.target.value = '';
+            }}
+          />
+          <ModePicker value={mode} onChange={setChosen} />
+          <span className="grow" />
+          {running && (
+            <IconButton name="Stop" side="top" disabled={state.stopping} onClick={() => thread.stop().catch(complain)} className="rounded-full! border border-line-strong text-ink!">
+              <Square size={13} fill="currentColor" aria-hidden />
+            </IconButton>
+          )}
+          {(!running || ready) && (
+            <IconButton name={running ? 'Send after this answer' : 'Send'} type="submit" side="top" disabled={!ready} className="rounded-full! bg-accent text-on-accent! hover:bg-accent-strong! disabled:bg-active disabled:text-faint! disabled:opacity-100">
+              <ArrowUp size={18} aria-hidden />
+            </IconButton>
+          )}
+        </div>
+      </form>
+    </DropArea>
+  );
+}

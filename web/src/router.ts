@@ -1,0 +1,44 @@
+// Where the page is: its address, and nothing else.
+import { useSyncExternalStore } from 'react';
+
+export type Route =
+  | { page: 'thread'; id: string | null; run: string | null }
+  | { page: 'settings'; section: string };
+
+export function read(path: string): Route {
+  const [first, second, third, fourth] = path.split('/').filter(Boolean);
+  if (first === 'settings') return { page: 'settings', section: second ?? 'general' };
+  if (first === 'c' && second) return { page: 'thread', id: second, run: third === 'run' ? (fourth ?? null) : null };
+  return { page: 'thread', id: null, run: null };
+}
+
+export const paths = {
+  fresh: '/',
+  thread: (id: string) => `/c/${id}`,
+  run: (id: string, run: string) => `/c/${id}/run/${run}`,
+  settings: (section = 'general') => `/settings/${section}`,
+};
+
+const readers = new Set<() => void>();
+const tell = () => readers.forEach((reader) => reader());
+window.addEventListener('popstate', tell);
+
+export function go(path: string, { replace = false } = {}): void {
+  if (path !== location.pathname) history[replace ? 'replaceState' : 'pushState'](null, '', path);
+  tell();
+}
+
+const subscribe = (reader: () => void) => {
+  readers.add(reader);
+  return () => readers.delete(reader);
+};
+
+export const usePath = () => useSyncExternalStore(subscribe, () => location.pathname);
+export const useRoute = (): Route => read(usePath());
+
+/** For links: leaves new tabs, downloads and the like to the browser. */
+export function follow(event: React.MouseEvent<HTMLAnchorElement>): void {
+  if (event.defaultPrevented || event.button !== 0 || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
+  event.preventDefault();
+  go(new URL(event.currentTarget.href).pathname);
+}

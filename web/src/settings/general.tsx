@@ -1,0 +1,96 @@
+// How it looks, and the workspace itself.
+import { useQueryClient } from '@tanstack/react-query';
+import { Monitor, Moon, Sun } from 'lucide-react';
+import { useState } from 'react';
+import { updateWorkspace } from '../client/api';
+import type { Workspace } from '../client/types';
+import type { Session } from '../session';
+import { Choice, Field, Kbd } from '../ui/bits';
+import { Button } from '../ui/button';
+import { complain, toast } from '../ui/toast';
+import { Section } from './parts';
+import { setTheme, useTheme, type Theme } from './theme';
+
+const themes: { value: Theme; name: string; Icon: typeof Sun }[] = [
+  { value: 'system', name: 'System', Icon: Monitor },
+  { value: 'light', name: 'Light', Icon: Sun },
+  { value: 'dark', name: 'Dark', Icon: Moon },
+];
+
+const shortcuts: [string, string[]][] = [
+  ['Search threads', ['Ctrl', 'K']],
+  ['New thread', ['Ctrl', 'Shift', 'O']],
+  ['Write a message', ['/']],
+  ['New line in a message', ['Shift', 'Enter']],
+  ['Edit your last message', ['↑']],
+  ['Rename or delete the focused thread', ['F2', 'Del']],
+];
+
+export function General({ session }: { session: Session }) {
+  const theme = useTheme();
+  const { workspace } = session;
+  return (
+    <>
+      <Section title="Appearance">
+        <div role="radiogroup" aria-label="Theme" className="grid grid-cols-3 gap-2">
+          {themes.map(({ value, name, Icon }) => (
+            <label key={value} className="flex cursor-pointer items-center justify-center gap-2 rounded-lg border border-line bg-raised py-3 text-small hover:bg-hover has-checked:border-accent has-checked:bg-accent-wash has-checked:font-medium has-focus-visible:outline-2 has-focus-visible:outline-accent">
+              <input type="radio" name="theme" className="sr-only" checked={theme === value} onChange={() => setTheme(value)} />
+              <Icon size={16} aria-hidden />
+              {name}
+            </label>
+          ))}
+        </div>
+      </Section>
+      {workspace && workspace.role === 'admin' && <WorkspaceForm key={workspace.id} workspace={workspace} />}
+      <Section title="Keyboard">
+        <dl className="divide-y divide-line rounded-lg border border-line bg-raised">
+          {shortcuts.map(([name, keys]) => (
+            <div key={name} className="flex items-center justify-between px-4 py-2.5 text-small">
+              <dt>{name}</dt>
+              <dd className="flex gap-1">
+                {keys.map((key) => (
+                  <Kbd key={key}>{key}</Kbd>
+                ))}
+              </dd>
+            </div>
+          ))}
+        </dl>
+      </Section>
+    </>
+  );
+}
+
+function WorkspaceForm({ workspace }: { workspace: Workspace }) {
+  const client = useQueryClient();
+  const [name, setName] = useState(workspace.name);
+  const [visibility, setVisibility] = useState(workspace.default_visibility);
+  const changed = name.trim() !== workspace.name || visibility !== workspace.default_visibility;
+  const save = async () => {
+    await updateWorkspace(workspace.id, { name: name.trim(), default_visibility: visibility });
+    await client.invalidateQueries({ queryKey: ['session'] });
+    toast('Saved.');
+  };
+  return (
+    <Section title="Workspace">
+      <form
+        className="grid gap-4"
+        onSubmit={(event) => {
+          event.preventDefault();
+          void save().catch(complain);
+        }}
+      >
+        <Field label="Name" value={name} maxLength={255} onChange={(event) => setName(event.target.value)} />
+        <Choice label="New threads are" value={visibility} onChange={(event) => setVisibility(event.target.value)}>
+          <option value="private">private to who starts them</option>
+          <option value="workspace">visible to the workspace</option>
+        </Choice>
+        <div>
+          <Button look="solid" type="submit" disabled={!changed || !name.trim()}>
+            Save
+          </Button>
+        </div>
+      </form>
+    </Section>
+  );
+}

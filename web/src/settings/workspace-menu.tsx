@@ -1,0 +1,48 @@
+// Which workspace, for those who are in several; and the way out.
+import { ChevronsUpDown, LogOut } from 'lucide-react';
+import { logOut } from '../client/api';
+import { announce } from '../client/windows';
+import { go, paths } from '../router';
+import type { Session } from '../session';
+import { Menu, MenuChoice, MenuItem, MenuLine } from '../ui/menu';
+import { complain } from '../ui/toast';
+
+export function WorkspaceMenu({ session }: { session: Session }) {
+  const { me, workspace, workspaces, choose } = session;
+  const name = workspace?.name ?? 'No workspace';
+  const leave = () =>
+    logOut().then(() => {
+      announce({ session: true });
+      location.assign('/');
+    }, complain);
+  return (
+    <Menu
+      side="top"
+      trigger={
+        <button type="button" className="flex h-10 min-w-0 grow items-center gap-2.5 rounded-md px-2 text-left text-small hover:bg-hover">
+          <span aria-hidden className="grid size-6 shrink-0 place-items-center rounded-sm bg-accent-wash text-tiny font-semibold text-accent uppercase">
+            {[...name][0]}
+          </span>
+          <span className="min-w-0 grow">
+            <bdi className="block truncate leading-4 font-medium">{name}</bdi>
+            <bdi className="block truncate text-tiny text-faint">{me.user}</bdi>
+          </span>
+          <ChevronsUpDown size={14} aria-hidden className="shrink-0 text-faint" />
+        </button>
+      }
+    >
+      <MenuChoice
+        value={workspace?.id ?? ''}
+        options={workspaces.map((one) => ({ value: one.id, label: one.name, hint: one.role }))}
+        onChange={(id) => {
+          choose(id);
+          go(paths.fresh);
+        }}
+      />
+      <MenuLine />
+      <MenuItem icon={<LogOut size={15} aria-hidden />} onSelect={() => void leave()}>
+        Log out
+      </MenuItem>
+    </Menu>
+  );
+}

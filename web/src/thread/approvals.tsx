@@ -1,0 +1,42 @@
+// A tool call that waits for a person's word.
+import { ShieldQuestion } from 'lucide-react';
+import { useState } from 'react';
+import { decideApproval } from '../client/api';
+import { pretty } from '../client/json';
+import type { Approval } from '../client/types';
+import { Button } from '../ui/button';
+import { complain } from '../ui/toast';
+
+export function Approvals({ run, approvals }: { run: string; approvals: Approval[] }) {
+  return approvals.map((approval) => <Ask key={approval.id} run={run} approval={approval} />);
+}
+
+function Ask({ run, approval: { id, call } }: { run: string; approval: Approval }) {
+  const [decided, setDecided] = useState(false);
+  const decide = (approve: boolean) => {
+    setDecided(true);
+    decideApproval(run, id, approve).catch((error: unknown) => {
+      setDecided(false);
+      complain(error);
+    });
+  };
+  return (
+    <section aria-label={`Approval for ${call.name}`} className="my-3 rounded-lg border border-line bg-warn-wash p-4">
+      <p className="flex items-center gap-2 text-small font-semibold">
+        <ShieldQuestion size={17} aria-hidden className="text-warn" />
+        May the assistant use <bdi>{call.name}</bdi>?
+      </p>
+      <pre tabIndex={0} dir="auto" className="my-3 max-h-60 overflow-auto rounded-md bg-code p-3 font-mono text-[0.78rem] leading-5 whitespace-pre-wrap [overflow-wrap:anywhere]">
+        {pretty(call.args)}
+      </pre>
+      <div className="flex gap-2">
+        <Button look="solid" disabled={decided} onClick={() => decide(true)}>
+          Allow
+        </Button>
+        <Button disabled={decided} onClick={() => decide(false)}>
+          Refuse
+        </Button>
+      </div>
+    </section>
+  );
+}

@@ -1,0 +1,120 @@
+// A thread on the page: its messages, its state, and the composer.
+import { CircleHelp, MessageSquarePlus } from 'lucide-react';
+import { useCallback, useMemo, useSyncExternalStore } from 'react';
+import { forkConversation } from '../client/api';
+import type { Thread, ThreadState } from '../client/thread';
+import { announce } from '../client/windows';
+import type { Message } from '../client/types';
+import { Composer } from '../composer/composer';
+import { go, paths } from '../router';
+import { Notice, Spinner } from '../ui/bits';
+import { Button } from '../ui/button';
+import { complain, toast } from '../ui/toast';
+import { AssistantMessage, LiveMessage } from './assistant-message';
+import { Queue } from './queue';
+import { rowsOf, type Row } from './rows';
+import { ThreadList } from './thread-list';
+import { UserMessage } from './user-message';
+import { Welcome } from './welcome';
+
+const none: never[] = [];
+
+function useActions(thread: Thread) {
+  return useMemo(() => {
+    const id = () => thread.get().id as string;
+    return {
+      onEdit: (message: Message, text: string) => void thread.edit(message, text).catch(complain),
+      onRegenerate: (assistant: Message) => {
+        const { messages } = thread.get();
+        const at = messages.findIndex((message) => message.id === assistant.id);
+        const asked = messages.slice(0, at).findLast((message) => message.role === 'user');
+        if (asked) thread.regenerate(asked).catch(complain);
+      },
+      onFork: (message: Message) =>
+        void forkConversation(id(), message.id).then((fork) => {
+          announce({ history: true });
+          window.dispatchEvent(new Event('threadkeep:history'));
+          go(paths.thread(fork.id));
+          toast('This is a fork: the thread up to there, to go on from by itself.');
+        }, complain),
+      onTrace: (message: Message) =>
+        void thread.runOf(message.id).then((run) => {
+          if (run) go(paths.run(id(), run));
+          else toast('There is no run behind this message.');
+        }, complain),
+      onShow: (version: string) => void thread.show(version).catch(complain),
+    };
+  }, [thread]);
+}
+
+function status(state: ThreadState): string {
+  if (state.unreachable) return 'The connection is lost; trying again.';
+  if (state.sending) return 'Sending.';
+  if (state.live) return 'The assistant is answering.';
+  return state.messages.length > 0 ? 'The answer is complete.' : '';
+}
+
+export function ThreadView({ thread }: { thread: Thread }) {
+  const state = useSyncExternalStore(thread.subscribe, thread.get);
+  const actions = useActions(thread);
+  const { id, live, sending, versions, stopping } = state;
+  const busy = live !== null || sending !== null;
+  const rows = useMemo(() => rowsOf(state, thread.keyOf), [state, thread]);
+  const older = useCallback(() => void thread.loadOlder(), [thread]);
+
+  if (state.phase === 'missing') return <Missing />;
+  if (state.phase === 'failed') return <Notice title="This thread cannot be shown">The server refused to show it.</Notice>;
+
+  const draw = (row: Row) => {
+    if (row.kind === 'live') {
+      return (
+        <LiveMessage
+          blocks={sending ? none : (live?.blocks ?? none)}
+          approvals={sending ? none : (live?.approvals ?? none)}
+          run={live?.run ?? null}
+          thread={id}
+          stopping={stopping}
+          connected={sending ? !sending.waiting : (live?.connected ?? true)}
+        />
+      );
+    }
+    const siblings = versions.get(row.message.id);
+    if (row.kind === 'user') {
+      return <UserMessage message={row.message} thread={id} siblings={siblings} busy={busy} pending={row.pending} {...actions} />;
+    }
+    return <AssistantMessage message={row.message} thread={id} siblings={siblings} busy={busy} last={row.last} {...actions} />;
+  };
+
+  return (
+    <>
+      <p role="status" className="sr-only">
+        {status(state)}
+      </p>
+      {state.phase === 'loading' ? (
+        <div className="grid grow place-items-center">
+          <Spinner size={22} label="Loading the thread" />
+        </div>
+      ) : rows.length === 0 ? (
+        <Welcome empty={state.phase === 'ready'} />
+      ) : (
+        <ThreadList rows={rows} hasOlder={state.hasOlder} loadingOlder={state.loadingOlder} onOlder={older} draw={draw} />
+      )}
+      <div className="mx-auto w-full max-w-thread px-3 pb-[max(0.75rem,env(safe-area-inset-bottom))] md:px-6">
+        <Queue thread={thread} queue={state.queue} />
+        <Composer thread={thread} state={state} />
+      </div>
+    </>
+  );
+}
+
+function Missing() {
+  return (
+    <Notice icon={<CircleHelp size={32} aria-hidden />} title="There is no such thread">
+      <p className="mb-4">It may have been deleted, or it is not shared with you.</p>
+      <Button onClick={() => go(paths.fresh)}>
+        <MessageSquarePlus size={15} aria-hidden />
+        New thread
+      </Button>
+    </Notice>
+  );
+}

@@ -1,0 +1,106 @@
+// What the user said; it can be changed in place.
+import { GitFork, Pencil } from 'lucide-react';
+import { memo, useState } from 'react';
+import type { Siblings } from '../client/branches';
+import type { Message } from '../client/types';
+import { FileChip } from '../files/chip';
+import { Button, IconButton } from '../ui/button';
+import { GrowingText } from '../ui/growing';
+import { CopyButton } from './code';
+import { Versions } from './versions';
+
+export const textOf = (message: Message) =>
+  message.blocks.flatMap((block) => (block.type === 'text' ? [block.text] : [])).join('\n\n');
+
+export type UserActions = {
+  onEdit: (message: Message, text: string) => void;
+  onFork: (message: Message) => void;
+  onShow: (id: string) => void;
+};
+
+type Props = UserActions & { message: Message; thread: string | null; siblings: Siblings | undefined; busy: boolean; pending?: boolean };
+
+export const UserMessage = memo(function UserMessage({ message, thread, siblings, busy, pending, onEdit, onFork, onShow }: Props) {
+  const [editing, setEditing] = useState(false);
+  const text = textOf(message);
+  return (
+    <article aria-label="You" className="group flex flex-col items-end pt-3" data-role="user" data-message={message.id}>
+      <h2 className="sr-only">You said</h2>
+      {message.attachments.length > 0 && (
+        <ul className="mb-2 flex flex-wrap justify-end gap-2" aria-label="Attachments">
+          {message.attachments.map((file) => (
+            <li key={file.fileId}>
+              <FileChip file={file} thread={thread} />
+            </li>
+          ))}
+        </ul>
+      )}
+      {editing ? (
+        <EditBox
+          text={text}
+          onCancel={() => setEditing(false)}
+          onSave={(next) => {
+            setEditing(false);
+            if (next !== text) onEdit(message, next);
+          }}
+        />
+      ) : (
+        text && (
+          <div dir="auto" data-block="text" className={`max-w-[85%] rounded-xl bg-bubble px-4 py-2.5 whitespace-pre-wrap [overflow-wrap:anywhere] ${pending ? 'opacity-60' : ''}`}>
+            {text}
+          </div>
+        )
+      )}
+      {!editing && !pending && (
+        <div className="mt-1 flex h-7 items-center gap-0.5">
+          <div className="flex opacity-0 transition-opacity group-focus-within:opacity-100 group-hover:opacity-100 pointer-coarse:opacity-100">
+            <CopyButton text={text} label="Copy message" />
+            <IconButton name="Edit message" small disabled={busy} onClick={() => setEditing(true)} data-edit>
+              <Pencil size={15} aria-hidden />
+            </IconButton>
+            <IconButton name="Fork from here" small onClick={() => onFork(message)}>
+              <GitFork size={15} aria-hidden />
+            </IconButton>
+          </div>
+          {siblings && <Versions siblings={siblings} onShow={onShow} disabled={busy} />}
+        </div>
+      )}
+    </article>
+  );
+});
+
+function EditBox({ text, onCancel, onSave }: { text: string; onCancel: () => void; onSave: (text: string) => void }) {
+  const [value, setValue] = useState(text);
+  return (
+    <form
+      className="w-full rounded-xl bg-bubble p-3"
+      onSubmit={(event) => {
+        event.preventDefault();
+        if (value.trim()) onSave(value);
+      }}
+    >
+      <GrowingText
+        label="Edit message"
+        value={value}
+        onChange={setValue}
+        autoFocus
+        onKeyDown={(event) => {
+          if (event.key === 'Escape') onCancel();
+          if (event.key === 'Enter' && !event.shiftKey && !event.nativeEvent.isComposing) {
+            event.preventDefault();
+            event.currentTarget.form?.requestSubmit();
+          }
+        }}
+      />
+      <div className="mt-2 flex items-center justify-end gap-2">
+        <span className="mr-auto pl-1 text-tiny text-faint">The old version is kept.</span>
+        <Button look="quiet" onClick={onCancel}>
+          Cancel
+        </Button>
+        <Button look="solid" type="submit" disabled={!value.trim()}>
+          Send
+        </Button>
+      </div>
+    </form>
+  );
+}

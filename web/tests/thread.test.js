@@ -1,0 +1,154 @@
+// Edit, regenerate, fork; rename, delete, undo; search; the trace; the settings.
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { blocks, eventually, lastAnswer, say, settled, startWorld, visit } from './world.js';
+
+let world;
+before(async () => (world = await startWorld()));
+after(() => world?.stop());
+
+const count = (page) => page.getByRole('group', { name: 'Versions' });
+
+test('edit, answer again, and go between the versions', async () => {
+  const { page, wrong } = await visit(world);
+  await say(page, 'answer first answer');
+  await settled(page);
+  await say(page, 'answer second answer');
+  await eventually(async () => assert.ok((await lastAnswer(page)).includes('second answer')));
+  await settled(page);
+  const before = await blocks(page);
+
+  await page.locator('article[data-role=user]').last().hover();
+  await page.getByRole('button', { name: 'Edit message' }).last().click();
+  await page.getByRole('textbox', { name: 'Edit message' }).fill('answer edited answer');
+  await page.keyboard.press('Enter');
+  await eventually(async () => assert.ok((await lastAnswer(page)).includes('edited answer')));
+  await settled(page);
+  await eventually(async () => assert.match(await count(page).innerText(), /2 \/ 2/));
+  const edited = await blocks(page);
+  assert.equal(edited.length, 4);
+
+  await count(page).getByRole('button', { name: 'Previous version' }).click();
+  await eventually(async () => assert.deepEqual(await blocks(page), before));
+  await page.reload();
+  await settled(page);
+  await eventually(async () => assert.deepEqual(await blocks(page), before));
+  await count(page).getByRole('button', { name: 'Next version' }).click();
+  await eventually(async () => assert.deepEqual(await blocks(page), edited));
+
+  await page.locator('article[data-role=assistant]').last().hover();
+  await page.getByRole('button', { name: 'Answer again' }).last().click();
+  await eventually(async () => assert.equal(await count(page).count(), 2));
+  assert.match(await count(page).last().innerText(), /2 \/ 2/);
+  assert.deepEqual(wrong, []);
+});
+
+test('a fork has the thread up to there and goes on by itself', async () => {
+  const { page, wrong } = await visit(world);
+  await say(page, 'answer the root');
+  await settled(page);
+  await say(page, 'answer the branch');
+  await eventually(async () => assert.ok((await lastAnswer(page)).includes('the branch')));
+  await settled(page);
+  const whole = await blocks(page);
+  const from = page.url();
+  await page.locator('article[data-role=assistant]').first().hover();
+  await page.getByRole('button', { name: 'Fork from here' }).nth(1).click();
+  await page.waitForURL((url) => String(url) !== from);
+  await eventually(async () => assert.deepEqual(await blocks(page), whole.slice(0, 2)));
+  await say(page, 'answer only in the fork');
+  await eventually(async () => assert.equal((await blocks(page)).length, 4));
+  await page.goto(from);
+  await eventually(async () => assert.deepEqual(await blocks(page), whole));
+  assert.deepEqual(wrong, []);
+});
+
+test('rename, delete and undo, in this window and in the other', async () => {
+  const { page, open, wrong } = await visit(world);
+  await say(page, 'answer about to be renamed');
+  await settled(page);
+  const second = await open('/');
+  const item = (where, name) => where.getByRole('link', { name, exact: true });
+  await item(page, 'answer about to be renamed').hover();
+  await page.getByRole('button', { name: 'More for answer about to be renamed' }).click();
+  await page.getByRole('menuitem', { name: 'Rename' }).click();
+  await page.getByRole('textbox', { name: 'Title' }).fill('A better name');
+  await page.keyboard.press('Enter');
+  await item(page, 'A better name').waitFor();
+  await item(second, 'A better name').waitFor();
+  await eventually(async () => assert.equal(await page.getByRole('heading', { level: 1 }).innerText(), 'A better name'));
+
+  const address = page.url();
+  await item(page, 'A better name').focus();
+  await page.keyboard.press('Delete');
+  await item(page, 'A better name').waitFor({ state: 'detached' });
+  await item(second, 'A better name').waitFor({ state: 'detached' });
+  assert.notEqual(page.url(), address);
+  await page.getByRole('button', { name: 'Undo' }).click();
+  await page.waitForURL(address);
+  await item(page, 'A better name').waitFor();
+  await eventually(async () => assert.ok((await lastAnswer(page)).includes('about to be renamed')));
+  assert.deepEqual(wrong, []);
+});
+
+test('search as you type marks what it found', async () => {
+  const { page, wrong } = await visit(world);
+  await world.server.turn('answer Das Café an der Straße 🙂 hat offen');
+  await page.getByRole('searchbox', { name: 'Search threads' }).pressSequentially('cafe stra');
+  await eventually(async () => assert.deepEqual(await page.locator('[data-history] mark').allInnerTexts(), ['Café', 'Stra', 'Café', 'Stra']));
+  await page.getByRole('searchbox').fill('nowhere to be found');
+  await page.getByText('Nothing was found.').waitFor();
+  assert.deepEqual(wrong, []);
+});
+
+test('the trace has the logs and survives a reload', async () => {
+  const { page, wrong } = await visit(world);
+  await say(page, 'log a word in the log\nstep a look {"id":12345678901234567890}\ndone a look fine\nanswer done');
+  await settled(page);
+  await page.getByRole('button', { name: 'Show the run’s trace' }).click();
+  const trace = page.getByRole('complementary', { name: 'Trace of the run' });
+  await trace.getByText('info: a word in the log').waitFor();
+  await page.reload();
+  await trace.getByText('info: a word in the log').waitFor();
+  await page.keyboard.press('Escape');
+  await trace.waitFor({ state: 'detached' });
+  await page.locator('[data-steps] > button').click();
+  await page.getByRole('button', { name: /look/ }).click();
+  await page.getByText('12345678901234567890').waitFor();
+  assert.deepEqual(wrong, []);
+});
+
+test('members and keys', async () => {
+  const { page, wrong } = await visit(world);
+  await page.goto(`${world.server.url}/settings/members`);
+  await page.getByRole('textbox', { name: 'User id' }).fill('bob');
+  await page.getByRole('button', { name: 'Add' }).click();
+  await page.getByRole('combobox', { name: 'Role of bob' }).selectOption('admin');
+  await eventually(async () => {
+    const { data } = await world.server.api('GET', '/v1/audit');
+    assert.ok(data.some((entry) => entry.action === 'member.add' && entry.target === 'bob' && entry.detail === 'admin'));
+  });
+  await page.getByRole('button', { name: 'Remove bob' }).click();
+  await page.getByRole('combobox', { name: 'Role of bob' }).waitFor({ state: 'detached' });
+
+  await page.getByRole('link', { name: 'API keys' }).click();
+  await page.getByRole('textbox', { name: 'Name' }).fill('for the tests');
+  await page.getByRole('button', { name: 'Create' }).click();
+  const key = await page.getByRole('dialog').locator('code').innerText();
+  const answer = await fetch(`${world.server.url}/v1/session`, { headers: { Authorization: `Bearer ${key}` } });
+  assert.equal(answer.status, 200);
+  await page.keyboard.press('Escape');
+  await page.getByRole('button', { name: 'Remove the key for the tests' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Remove', exact: true }).click();
+  await page.getByRole('button', { name: 'Remove the key for the tests' }).waitFor({ state: 'detached' });
+  assert.deepEqual(wrong, []);
+});
+
+test('without a session there is a door, and a wrong token does not open it', async () => {
+  const context = await world.browser.newContext();
+  const page = await context.newPage();
+  await page.goto(world.server.url);
+  await page.getByRole('textbox', { name: 'Token' }).fill('not.a.token');
+  await page.getByRole('button', { name: 'Log in' }).click();
+  await page.getByRole('alert').waitFor();
+});

@@ -1,0 +1,163 @@
+// The real binary with a data folder of its own, a scripted sandbox, and Debian's Chromium.
+import { spawn } from 'node:child_process';
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { chromium } from 'playwright-core';
+import { startSandbox } from './sandbox.js';
+
+const root = new URL('../../', import.meta.url).pathname;
+const target = process.env.CARGO_TARGET_DIR ?? join(root, 'target');
+export const binary =
+  process.env.THREADKEEP_BIN ?? ['debug', 'release'].map((kind) => join(target, kind, 'threadkeep')).find((path) => existsSync(path));
+
+const freePort = () =>
+  new Promise((resolve) => {
+    const probe = createServer();
+    probe.listen(0, '127.0.0.1', () => {
+      const { port } = probe.address();
+      probe.close(() => resolve(port));
+    });
+  });
+
+export class Server {
+  constructor(sandbox, data, port) {
+    Object.assign(this, { sandbox, data, port, url: `http://127.0.0.1:${port}` });
+  }
+
+  static async start(sandbox) {
+    const data = mkdtempSync(join(tmpdir(), 'threadkeep-web-'));
+    const server = new Server(sandbox, data, await freePort());
+    await server.up();
+    return server;
+  }
+
+  /** Starts the process; the address that it prints logs a browser in. */
+  async up() {
+    const env = { PATH: process.env.PATH, HOME: this.data, SANDBOX_URL: this.sandbox.url, THREADKEEP_DATA: this.data, THREADKEEP_LISTEN: `127.0.0.1:${this.port}`, RUST_LOG: 'warn' };
+    this.process = spawn(binary, ['serve'], { env, stdio: ['ignore', 'pipe', 'pipe'] });
+    this.process.stderr.on('data', (text) => (this.log = (this.log ?? '') + text));
+    let printed = '';
+    this.login = await new Promise((resolve, reject) => {
+      this.process.stdout.on('data', (text) => {
+        printed += text;
+        const address = /http:\/\/\S+ticket=\S+/.exec(printed)?.[0];
+        if (address) resolve(address);
+      });
+      this.process.on('exit', (code) => reject(new Error(`the server ended with ${code}: ${this.log}`)));
+    });
+    this.key = readFileSync(join(this.data, 'local.key'), 'utf8').trim();
+  }
+
+  /** kill -9, and gone. */
+  async kill() {
+    const gone = new Promise((resolve) => this.process.removeAllListeners('exit').once('exit', resolve));
+    this.process.kill('SIGKILL');
+    await gone;
+  }
+
+  async stop() {
+    await this.kill();
+    rmSync(this.data, { recursive: true, force: true });
+  }
+
+  async api(method, path, body, type = 'application/json') {
+    const headers = { Authorization: `Bearer ${this.key}`, ...(body ? { 'Content-Type': type } : {}) };
+    const response = await fetch(this.url + path, { method, headers, body: body && JSON.stringify(body) });
+    const text = await response.text();
+    if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${text}`);
+    return text && (response.headers.get('content-type') ?? '').includes('json') ? JSON.parse(text) : text;
+  }
+
+  /** A whole turn, waited for; answers the ids. */
+  async turn(message, conversation) {
+    const headers = { Authorization: `Bearer ${this.key}`, 'Content-Type': 'application/json' };
+    const response = await fetch(`${this.url}/v1/turns`, { method: 'POST', headers, body: JSON.stringify({ message, conversation }) });
+    await response.text();
+    return { conversation: response.headers.get('threadkeep-conversation'), run: response.headers.get('threadkeep-run') };
+  }
+}
+
+export async function startWorld() {
+  if (!binary) throw new Error('no threadkeep binary: run `cargo build -p threadkeep-server --bin threadkeep`, or set THREADKEEP_BIN');
+  const sandbox = await startSandbox();
+  const server = await Server.start(sandbox);
+  const browser = await chromium.launch({
+    executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
+    args: ['--no-sandbox', '--disable-dev-shm-usage', '--disable-gpu', '--force-color-profile=srgb', '--hide-scrollbars'],
+  });
+  const stop = async () => {
+    await browser.close();
+    sandbox.close();
+    await server.stop();
+  };
+  return { sandbox, server, browser, stop };
+}
+
+/** A browser of its own, logged in. What goes wrong in its pages fails the test that opened it. */
+export async function visit(world, options = {}) {
+  const context = await world.browser.newContext({ viewport: { width: 1280, height: 800 }, locale: 'en-GB', ...options });
+  const wrong = [];
+  const elsewhere = [];
+  context.on('weberror', (error) => wrong.push(String(error.error())));
+  context.on('console', (message) => {
+    const text = message.text();
+    // A request that fails is part of many stories; the page says what it makes of it.
+    if (message.type() === 'error' && !/Failed to load resource|net::ERR/.test(text)) wrong.push(text);
+  });
+  context.on('request', (request) => {
+    if (!request.url().startsWith(world.server.url) && !request.url().startsWith('blob:')) elsewhere.push(request.url());
+  });
+  const open = async (path = '/') => {
+    const page = await context.newPage();
+    page.setDefaultTimeout(10_000);
+    await page.goto(world.server.url + path);
+    return page;
+  };
+  const first = await context.newPage();
+  first.setDefaultTimeout(10_000);
+  await first.goto(world.server.login);
+  await first.getByRole('textbox', { name: 'Message' }).waitFor();
+  return { context, page: first, open, wrong, elsewhere };
+}
+
+export const composer = (page) => page.getByRole('textbox', { name: 'Message', exact: true });
+
+export async function say(page, text) {
+  await composer(page).fill(text);
+  await composer(page).press('Enter');
+}
+
+/** Waits until the check no longer throws. */
+export async function eventually(check, ms = 10_000) {
+  const end = Date.now() + ms;
+  for (;;) {
+    try {
+      return await check();
+    } catch (error) {
+      if (Date.now() > end) throw error;
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+  }
+}
+
+/** What a reader sees of the thread: each message's role, and its blocks with their state, text and markup. */
+export const blocks = (page) =>
+  page.evaluate(() => {
+    const plain = (node) => {
+      if (node.nodeType === Node.TEXT_NODE) return node.textContent;
+      if (node.nodeType !== Node.ELEMENT_NODE || node.matches('[data-took], svg, button[title]')) return '';
+      const state = node.dataset.status ?? node.getAttribute('aria-expanded') ?? '';
+      return `<${node.localName}${state && ` ${state}`}>${[...node.childNodes].map(plain).join('')}</>`;
+    };
+    const part = (article) => article.querySelector('[data-blocks]') ?? article.querySelector('[data-block]') ?? article;
+    return [...document.querySelectorAll('article[data-role]')].map((article) => `${article.dataset.role}: ${plain(part(article))}`);
+  });
+
+/** The plain text of the last answer. */
+export const lastAnswer = (page) =>
+  page.evaluate(() => [...document.querySelectorAll('article[data-role=assistant] [data-blocks]')].at(-1)?.textContent ?? '');
+
+/** Waits for the answer to be complete. */
+export const settled = (page) => page.waitForFunction(() => document.querySelector('article[data-role]') && !document.querySelector('[data-live]'));
