@@ -30,7 +30,7 @@ pub struct Entry {
 }
 
 /// Every kind of entry; the events first.
-pub const KINDS: [&str; 17] = [
+pub const KINDS: [&str; 18] = [
     "turn",
     "delta",
     "reasoning",
@@ -48,6 +48,7 @@ pub const KINDS: [&str; 17] = [
     "note",
     "dispatch",
     "ignored",
+    "tool_output",
 ];
 
 #[derive(Debug, thiserror::Error)]
@@ -67,6 +68,7 @@ pub enum Trace {
     Note { text: String },
     Dispatch(Dispatch),
     Ignored(Ignored),
+    ToolOutput(ToolOutput),
 }
 
 /// A line that was not understood, and why.
@@ -93,6 +95,14 @@ pub struct Ignored {
     pub line: String,
 }
 
+/// The whole of a result that was cut.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ToolOutput {
+    pub id: String,
+    pub round: u32,
+    pub output: String,
+}
+
 impl Trace {
     pub fn rejected(line: &[u8], why: &impl std::fmt::Display) -> Self {
         Self::Rejected(Rejected { line: kept(line), reason: why.to_string() })
@@ -109,6 +119,7 @@ impl Trace {
             Self::Note { .. } => "note",
             Self::Dispatch(_) => "dispatch",
             Self::Ignored(_) => "ignored",
+            Self::ToolOutput(_) => "tool_output",
         }
     }
 }

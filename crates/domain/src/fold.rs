@@ -75,6 +75,17 @@ impl Fold {
         }
     }
 
+    /// What there is so far.
+    pub fn blocks(&self) -> &[Block] {
+        &self.blocks
+    }
+
+    /// The calls that have no result yet, each by its round and id.
+    pub fn open_calls(&self) -> Vec<(u32, &str)> {
+        let open = self.calls.iter().filter(|(_, (_, open))| *open);
+        open.map(|((round, id), _)| (*round, id.as_str())).collect()
+    }
+
     /// The run has ended: what is open stays unfinished for good.
     pub fn finish(mut self) -> Vec<Block> {
         for block in &mut self.blocks {

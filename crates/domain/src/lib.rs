@@ -1,8 +1,11 @@
 //! Words and pure rules of Threadkeep. No I/O, no async, no SQL, no HTTP: what is here can be
 //! tested with a table, and every other crate may rely on it.
 
+pub mod agent;
 pub mod answer;
+pub mod approval;
 pub mod audit;
+pub mod budget;
 pub mod context;
 pub mod conversation;
 pub mod entry;
@@ -16,12 +19,15 @@ pub mod limits;
 pub mod line;
 pub mod media;
 pub mod message;
+pub mod model;
+pub mod prompt;
 pub mod run;
 pub mod scope;
 pub mod search;
 pub mod secret;
 pub mod tab;
 pub mod time;
+pub mod tool;
 pub mod window;
 pub mod wire;
 pub mod workspace;

@@ -24,11 +24,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use turn::{Access, Agents, Parts, Turns};
 use upstream::jwks::Jwks;
+use upstream::llm::models::{ModelSettings, Models, ProviderSettings};
 use upstream::sandbox::{SandboxClient, SandboxLimits};
 use uuid::Uuid;
 
 use crate::auth::token::TokenRules;
-use crate::config::{self, Config, Database, Source};
+use crate::config::{self, Config, Database, Provider, Source};
 use crate::limit::RateLimit;
 use crate::routes::api_keys::make_key;
 use crate::state::{App, AppState, Local};
@@ -94,6 +95,7 @@ pub async fn build(
         None
     };
     let rate = if local.is_some() { None } else { RateLimit::new(config.limits.requests_per_second) };
+    let models = Arc::new(models(config)?);
     let turns = Turns::open(Parts {
         store: Arc::clone(&store),
         clock: Arc::clone(&clock),
@@ -101,6 +103,8 @@ pub async fn build(
         tasks: tasks.clone(),
         sandbox: sandbox(config)?,
         agents: Arc::new(RunAccess { public_url: public_url.clone(), secret: secret.clone() }),
+        models: Arc::clone(&models),
+        tools: Vec::new(),
     })
     .await
     .context("DATABASE_URL: what earlier runs left cannot be settled")?;
@@ -109,6 +113,7 @@ pub async fn build(
         blobs,
         upload_types: config.upload_types.iter().filter_map(|name| Family::parse(name)).collect(),
         turns,
+        models,
         tokens: token_rules(config, &clock, &tasks)?,
         clock,
         tasks,
@@ -131,6 +136,21 @@ fn sandbox(config: &Config) -> Result<Option<SandboxClient>> {
     let limits = SandboxLimits::new(&config.limits);
     let client = SandboxClient::new(url, config.sandbox.token.clone(), upstream::http::client()?, limits)?;
     Ok(Some(client))
+}
+
+/// The providers that the operator has set up, and the demo model.
+fn models(config: &Config) -> Result<Models> {
+    let provider = |provider: &Provider| ProviderSettings {
+        key: provider.api_key.clone(),
+        base_url: provider.base_url.clone(),
+    };
+    let settings = ModelSettings {
+        openai: provider(&config.openai),
+        anthropic: provider(&config.anthropic),
+        anthropic_version: config.anthropic_version.clone(),
+        default_model: config.model.clone(),
+    };
+    Ok(Models::new(settings, &config.limits, upstream::http::client()?)?)
 }
 
 /// Where a run's sandbox calls back, and with what.

@@ -8,6 +8,7 @@ pub mod config;
 mod content;
 mod etag;
 mod extract;
+mod gateway;
 mod host;
 pub mod jsonapi;
 mod limit;

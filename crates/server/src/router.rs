@@ -12,11 +12,11 @@ use crate::extract::caller::authenticate;
 use crate::jsonapi::schema::{ErrorsDocument, ProblemDocument};
 use crate::problem::{self, Problem};
 use crate::routes::{
-    agent, api_keys, audit, branches, conversations, executions, files, health, home, members, openapi, runs,
-    session, turns, uploads, workspace_files, workspaces,
+    agent, api_keys, audit, branches, conversations, executions, files, gateway as models, health, home,
+    members, openapi, runs, session, turns, uploads, workspace_files, workspaces,
 };
 use crate::state::AppState;
-use crate::{host, observe, web};
+use crate::{gateway, host, observe, web};
 
 #[derive(OpenApi)]
 #[openapi(info(
@@ -30,6 +30,7 @@ use crate::{host, observe, web};
     (name = "branches", description = "Edits and forks of a thread"),
     (name = "files", description = "Files of a conversation, and of a workspace"),
     (name = "executions", description = "Runs outside any conversation"),
+    (name = "models", description = "Models for clients of OpenAI's and Anthropic's APIs"),
     (name = "sandbox", description = "What a run's sandbox may ask for"),
     (name = "workspaces", description = "Who may do what"),
     (name = "session", description = "The browser's session"),
@@ -89,9 +90,20 @@ fn guarded() -> OpenApiRouter<AppState> {
         .routes(routes!(workspace_files::delete))
 }
 
+/// Routes for other people's clients, and for runs with a token of their own.
+fn served() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new()
+        .routes(routes!(models::models))
+        .routes(routes!(models::completions))
+        .routes(routes!(models::messages))
+}
+
 pub fn router(app: &AppState) -> Router {
     let guarded = guarded().layer(from_fn_with_state(app.clone(), authenticate));
-    let (router, _) = open().merge(guarded).split_for_parts();
+    let served = served()
+        .layer(from_fn_with_state(app.clone(), gateway::authenticate))
+        .layer(from_fn(gateway::as_clients_expect));
+    let (router, _) = open().merge(guarded).merge(served).split_for_parts();
     router
         .fallback(web::fallback)
         .method_not_allowed_fallback(|| async { Problem::method_not_allowed() })
@@ -107,7 +119,7 @@ pub fn router(app: &AppState) -> Router {
 /// The description of every route, and of the credential that it asks for.
 pub fn openapi() -> utoipa::openapi::OpenApi {
     let (_, open) = open().split_for_parts();
-    let (_, mut guarded) = guarded().split_for_parts();
+    let (_, mut guarded) = guarded().merge(served()).split_for_parts();
     openapi::guard(&mut guarded);
     let mut api = Api::openapi();
     api.merge(open);

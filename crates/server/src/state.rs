@@ -13,6 +13,7 @@ use store::blobs::Blobs;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use turn::Turns;
+use upstream::llm::models::Models;
 use uuid::Uuid;
 
 use crate::auth::token::TokenRules;
@@ -26,6 +27,7 @@ pub struct App {
     pub upload_types: Vec<Family>,
     pub clock: Arc<dyn Clock>,
     pub turns: Turns,
+    pub models: Arc<Models>,
     pub limits: Limits,
     pub tokens: TokenRules,
     /// Signs cookies and URLs.

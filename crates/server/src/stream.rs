@@ -9,7 +9,7 @@ use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use domain::run::Run;
-use domain::wire::{Wire, forward, render};
+use domain::wire::{Renderer, Wire, forward};
 use futures_util::stream;
 use turn::Follower;
 
@@ -24,6 +24,7 @@ struct Reader {
     wire: Wire,
     /// An execution's lines go on as they came.
     raw: bool,
+    renderer: Renderer,
     caller: Caller,
     named: Named,
     checked: Instant,
@@ -51,7 +52,7 @@ impl Reader {
                         if self.raw {
                             forward(event.ts, event.kind, &event.data, event.line.as_deref(), &mut out);
                         } else {
-                            render(self.wire, event.seq, event.ts, event.kind, &event.data, &mut out);
+                            self.renderer.push(event.seq, event.ts, event.kind, &event.data, &mut out);
                         }
                     }
                     if !out.is_empty() {
@@ -69,9 +70,10 @@ impl Reader {
 }
 
 /// The response that streams a run to its caller.
-pub fn respond(follower: Follower, wire: Wire, caller: Caller, named: Named, run: &Run) -> Response {
+pub fn respond(mut follower: Follower, wire: Wire, caller: Caller, named: Named, run: &Run) -> Response {
     let raw = wire == Wire::Ndjson && run.execution.is_some();
-    let reader = Reader { follower, wire, raw, caller, named, checked: Instant::now() };
+    let renderer = Renderer::after(wire, if wire.looks_back() { follower.rewind() } else { 0 });
+    let reader = Reader { follower, wire, raw, renderer, caller, named, checked: Instant::now() };
     let bytes = stream::unfold(reader, |mut reader| async move {
         let next = reader.next().await?;
         Some((Ok::<_, Infallible>(next), reader))

@@ -9,6 +9,8 @@
 //! in the same transaction.
 
 use async_trait::async_trait;
+use domain::agent::Agent;
+use domain::approval::{Approval, Decision};
 use domain::audit::AuditEntry;
 use domain::conversation::{
     Conversation, ConversationPatch, ConversationQuery, ConversationSearch, Found, NewConversation, Page,
@@ -16,7 +18,7 @@ use domain::conversation::{
 };
 use domain::file::{Bag, File};
 use domain::message::{Message, NewMessage, Window};
-use domain::run::{Lease, Run, StartTurn, TurnMessage};
+use domain::run::{Lease, Run, StartTurn, TurnMessage, Usage};
 use domain::scope::{Role, Scope};
 use domain::workspace::{ApiKey, KeyGrant, Member, Membership, Workspace, WorkspacePatch};
 use futures_util::stream::BoxStream;
@@ -48,6 +50,14 @@ pub(crate) const LAST_ADMIN: StoreError = StoreError::Conflict {
     code: "last_admin",
     detail: "a workspace needs an admin: make another member an admin first",
 };
+
+pub(crate) const APPROVAL_DECIDED: StoreError = StoreError::Conflict {
+    code: "approval_decided",
+    detail: "the call was decided otherwise before; a decision stands",
+};
+
+pub(crate) const RUN_ENDED: StoreError =
+    StoreError::Conflict { code: "run_ended", detail: "the run is over: nothing of it waits any more" };
 
 /// A conversation with the messages that were asked for.
 #[derive(Debug, Clone, PartialEq)]
@@ -222,6 +232,41 @@ pub trait Store: Send + Sync {
     /// Ends a run: status, assistant message, counters, terminal events and the release, in one transaction.
     /// `Lost` unless it is under way with this fence.
     async fn settle_turn(&self, held: &Held, settlement: &Settlement) -> Result<Run>;
+
+    /// Counts what a run under way has used beside its own calls. `Lost` unless it is under way with this fence.
+    async fn count_usage(&self, held: &Held, usage: Usage) -> Result<()>;
+
+    // ---- calls that wait for a person ----
+
+    /// Keeps calls that wait. `Lost` unless the run is under way with this fence.
+    async fn add_approvals(&self, held: &Held, approvals: &[Approval]) -> Result<()>;
+
+    /// The calls of a run that were kept, as they stand, whoever asks.
+    async fn list_approvals(&self, workspace: Uuid, run: Uuid) -> Result<Vec<Approval>>;
+
+    /// Decides on a call, once: the same again changes nothing, another decision is `Conflict`, and so is one after
+    /// the run's end.
+    async fn decide_approval(&self, scope: &Scope, run: Uuid, id: Uuid, decision: &Decision) -> Result<()>;
+
+    /// Notes that an approved call is about to be made. True once in its life.
+    async fn start_approved(&self, held: &Held, id: Uuid) -> Result<bool>;
+
+    // ---- agents ----
+
+    /// Makes an agent, or changes the one with its id.
+    async fn put_agent(&self, scope: &Scope, agent: &Agent) -> Result<()>;
+
+    /// Agents in the order they were made, after `after`.
+    async fn list_agents(&self, scope: &Scope, after: Option<Uuid>, limit: usize) -> Result<Vec<Agent>>;
+
+    async fn find_agent(&self, scope: &Scope, id: Uuid) -> Result<Option<Agent>>;
+
+    async fn remove_agent(&self, scope: &Scope, id: Uuid) -> Result<()>;
+
+    /// The model that the workspace's conversations have where neither they nor their agents name one.
+    async fn get_workspace_model(&self, scope: &Scope) -> Result<Option<String>>;
+
+    async fn set_workspace_model(&self, scope: &Scope, model: Option<&str>) -> Result<()>;
 
     // ---- runs ----
 

@@ -4,14 +4,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use domain::agent::{Agent, Runner};
+use domain::conversation::Mode;
 use domain::run::{OnDisconnect, Run};
-use store::turns::{Held, Waiting};
+use store::turns::{Dispatch, Held, Waiting};
 
 use crate::Turns;
 use crate::error::TurnError;
 use crate::failpoint::point;
 use crate::live::LiveRun;
 use crate::log::{RunLog, retry};
+use crate::model_run::Job;
 use crate::settle::Ending;
 
 /// How long a run that is to be cancelled without readers waits for its first one.
@@ -22,12 +25,17 @@ const OTHER_NODES: Duration = Duration::from_secs(1);
 impl Turns {
     /// Drives the run in the background; shutdown waits for it.
     pub(crate) fn drive(&self, held: Held, run: &Run) {
+        self.drive_from(held, run, None);
+    }
+
+    /// As `drive`, from where another node left it.
+    pub(crate) fn drive_from(&self, held: Held, run: &Run, left: Option<RunLog>) {
         let (turns, run) = (self.clone(), run.clone());
         let live = self.inner.live.drive(run.id);
         self.inner.tasks.spawn(async move {
             let waiting =
                 run.conversation.map(|conversation| Waiting { workspace: held.workspace, conversation });
-            if let Err(error) = turns.run_turn(held, &run, &live).await {
+            if let Err(error) = turns.run_turn(held, &run, &live, left).await {
                 tracing::warn!(run = %run.id, %error, "this node no longer writes to the run");
                 // Unless another has it by now, nobody else would: this node still renews its lease.
                 turns.settle_left(held, "its node could not go on with it").await;
@@ -39,23 +47,68 @@ impl Turns {
         });
     }
 
-    async fn run_turn(&self, held: Held, run: &Run, live: &Arc<LiveRun>) -> Result<(), TurnError> {
+    async fn run_turn(
+        &self,
+        held: Held,
+        run: &Run,
+        live: &Arc<LiveRun>,
+        left: Option<RunLog>,
+    ) -> Result<(), TurnError> {
         let inner = &self.inner;
         // Twice as many as are replayed: messages without text do not count.
         let before = inner.limits.replay_turn_limit as usize * 2;
         let dispatch = retry(live, || inner.store.get_dispatch(&held, before)).await?;
         point!("dispatch.after");
-        let mut log = RunLog::new(self.clone(), held, Arc::clone(live));
-        let first_message = dispatch.conversation.as_ref().and_then(|thread| thread.first_message);
-        log.begin(inner.clock.now().as_millisecond(), run, first_message)?;
+        let agent = retry(live, || self.agent_of(&held, &dispatch)).await?;
+        let goes_on = left.is_some();
+        let mut log = match left {
+            Some(log) => log,
+            None => {
+                let mut log = RunLog::new(self.clone(), held, Arc::clone(live));
+                let first_message = dispatch.conversation.as_ref().and_then(|thread| thread.first_message);
+                log.begin(inner.clock.now().as_millisecond(), run, first_message)?;
+                log
+            }
+        };
         let stop = Stop {
             live: Arc::clone(live),
-            deadline: Duration::from_secs(inner.limits.run_timeout_seconds),
+            deadline: self.time_left(run),
             policy: run.on_disconnect,
             grace: Duration::from_secs(inner.limits.disconnect_grace_seconds),
         };
-        let ending = self.run_in_sandbox(&mut log, &dispatch, stop).await?;
+        let ending = match runner(&dispatch, agent.as_ref()) {
+            Runner::Model => {
+                let job = Job { dispatch: &dispatch, agent, goes_on };
+                self.run_with_model(&mut log, job, stop).await?
+            }
+            Runner::Sandbox => Some(self.run_in_sandbox(&mut log, &dispatch, stop).await?),
+        };
+        // A run that waits for a person is left for the next node.
+        let Some(ending) = ending else { return Ok(()) };
         self.settle(log, run, &ending, live).await
+    }
+}
+
+impl Turns {
+    /// Of the time that a run may take; its start counts, whichever node it was on.
+    fn time_left(&self, run: &Run) -> Duration {
+        let all = Duration::from_secs(self.inner.limits.run_timeout_seconds);
+        let now = self.inner.clock.now().as_millisecond();
+        let since = run.started_at.map_or(0, |at| now.saturating_sub(at.as_millisecond()));
+        all.saturating_sub(Duration::from_millis(u64::try_from(since).unwrap_or(0)))
+    }
+}
+
+/// An agent's own setting, else the mode: of the turn, else the one last used in the conversation.
+fn runner(dispatch: &Dispatch, agent: Option<&Agent>) -> Runner {
+    // An execution has no thread to send to a model.
+    let Some(thread) = &dispatch.conversation else { return Runner::Sandbox };
+    if let Some(agent) = agent {
+        return agent.settings.runner;
+    }
+    match dispatch.turn.mode.or(thread.mode) {
+        Some(Mode::Ask) => Runner::Model,
+        Some(Mode::Agent | Mode::TaskFlow) | None => Runner::Sandbox,
     }
 }
 

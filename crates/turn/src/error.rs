@@ -16,6 +16,9 @@ pub enum TurnError {
     /// Too many streams of one user at once.
     #[error("there are too many open streams")]
     TooManyStreams { limit: u64 },
+    /// What a model is sent has room for this many characters.
+    #[error("the message is longer than a model can be sent")]
+    TooLong { limit: u64 },
     #[error("the server is draining")]
     Draining,
     #[error(transparent)]

@@ -72,6 +72,11 @@ impl Turns {
 }
 
 impl Follower {
+    /// Goes back to the first event; answers the one that it would have gone on after.
+    pub fn rewind(&mut self) -> i64 {
+        std::mem::take(&mut self.after)
+    }
+
     /// The next events, as many as are there; `None` after the last.
     pub async fn next(&mut self) -> Result<Option<Vec<Seen>>, TurnError> {
         while !self.finished {

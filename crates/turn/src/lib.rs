@@ -11,11 +11,13 @@ mod failpoint;
 mod follow;
 mod live;
 mod log;
+mod model_run;
 mod news;
 mod sandbox_run;
 mod settle;
 mod start;
 mod sweep;
+pub mod tools;
 
 use std::sync::Arc;
 
@@ -31,6 +33,7 @@ use uuid::Uuid;
 pub use error::TurnError;
 pub use follow::{Follower, Seen, Stream};
 pub use start::{StartExecution, Started};
+use upstream::llm::models::Models;
 use upstream::sandbox::SandboxClient;
 
 use crate::live::Live;
@@ -63,6 +66,8 @@ struct Inner {
     /// None: no sandbox is configured.
     sandbox: Option<SandboxClient>,
     agents: Arc<dyn Agents>,
+    models: Arc<Models>,
+    tools: Vec<Arc<dyn tools::Tool>>,
     live: Live,
     /// Cancelled when the server is told to stop.
     draining: CancellationToken,
@@ -76,16 +81,31 @@ pub struct Parts {
     pub tasks: TaskTracker,
     pub sandbox: Option<SandboxClient>,
     pub agents: Arc<dyn Agents>,
+    pub models: Arc<Models>,
+    /// What models may call on the server.
+    pub tools: Vec<Arc<dyn tools::Tool>>,
 }
 
 impl Turns {
     /// Settles what an earlier process left (on the embedded store all of it), then keeps house in the background.
     pub async fn open(parts: Parts) -> Result<Self, TurnError> {
         let node = parts.clock.new_id();
-        let Parts { store, clock, limits, tasks, sandbox, agents } = parts;
+        let Parts { store, clock, limits, tasks, sandbox, agents, models, tools } = parts;
         let (live, draining) = (Live::default(), CancellationToken::new());
         let turns = Self {
-            inner: Arc::new(Inner { store, clock, limits, node, tasks, sandbox, agents, live, draining }),
+            inner: Arc::new(Inner {
+                store,
+                clock,
+                limits,
+                node,
+                tasks,
+                sandbox,
+                agents,
+                models,
+                tools,
+                live,
+                draining,
+            }),
         };
         turns.sweep().await?;
         turns.keep_house();

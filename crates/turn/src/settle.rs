@@ -35,16 +35,25 @@ pub(crate) struct Ending {
     usage: Usage,
     /// The terminal line as the sandbox sent it.
     line: Option<Raw>,
+    /// The message's own, as a JSON object.
+    metadata: Option<String>,
 }
 
 impl Ending {
     pub(crate) fn succeeded(message: String, ts: Option<i64>) -> Self {
-        Self { status: RunStatus::Succeeded, outcome: Ok(message), ts, usage: Usage::default(), line: None }
+        Self {
+            status: RunStatus::Succeeded,
+            outcome: Ok(message),
+            ts,
+            usage: Usage::default(),
+            line: None,
+            metadata: None,
+        }
     }
 
     fn unsuccessful(status: RunStatus, code: &str, message: impl Into<String>) -> Self {
         let error = RunError { code: code.into(), message: message.into() };
-        Self { status, outcome: Err(error), ts: None, usage: Usage::default(), line: None }
+        Self { status, outcome: Err(error), ts: None, usage: Usage::default(), line: None, metadata: None }
     }
 
     pub(crate) fn failed(code: &str, message: impl Into<String>) -> Self {
@@ -66,6 +75,14 @@ impl Ending {
     /// The same end, with the line that said it.
     pub(crate) fn said(self, line: Option<Raw>) -> Self {
         Self { line, ..self }
+    }
+
+    pub(crate) fn with_usage(self, usage: Usage) -> Self {
+        Self { usage, ..self }
+    }
+
+    pub(crate) fn with_metadata(self, metadata: String) -> Self {
+        Self { metadata: Some(metadata), ..self }
     }
 
     fn event(&self, assistant: Option<Raw>) -> RunEvent {
@@ -188,7 +205,11 @@ impl Turns {
     }
 
     /// A run and its log as far as it is stored, to go on from there.
-    async fn stored_log(&self, held: Held, live: &Arc<LiveRun>) -> Result<(Run, RunLog), TurnError> {
+    pub(crate) async fn stored_log(
+        &self,
+        held: Held,
+        live: &Arc<LiveRun>,
+    ) -> Result<(Run, RunLog), TurnError> {
         let (mut fold, mut last, mut files_logged) = (Fold::default(), (0, 0), false);
         loop {
             let page = self.inner.store.read_held(&held, last.0, 1 << 20).await?;
@@ -220,6 +241,7 @@ fn answer(log: &mut RunLog, ending: &Ending, ts: i64, id: Uuid, now: Timestamp) 
         sources: sources_json(&content),
         content,
         token_count: ending.usage.output_tokens,
+        metadata: ending.metadata.clone().unwrap_or_else(|| "{}".into()),
         ..NewMessage::text(id, MessageRole::Assistant, "", now)
     }
 }

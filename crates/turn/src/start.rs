@@ -43,6 +43,7 @@ impl Turns {
         if inner.draining.is_cancelled() {
             return Err(TurnError::Draining);
         }
+        self.check_length(scope, &turn).await?;
         let clock = &inner.clock;
         let interrupts =
             matches!(turn.on_busy, domain::run::OnBusy::Interrupt | domain::run::OnBusy::Rollback);

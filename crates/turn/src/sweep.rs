@@ -121,6 +121,9 @@ impl Turns {
             let all = taken.len() < AT_ONCE;
             let settling = stream::iter(taken).for_each_concurrent(SETTLE_AT_ONCE, async |held| {
                 point!("sweep.taken");
+                if self.go_on_waiting(held).await {
+                    return;
+                }
                 self.settle_left(held, "the node that ran it went away").await;
                 point!("sweep.settled");
             });

@@ -4,7 +4,9 @@
 pub mod error;
 pub mod http;
 pub mod jwks;
+pub mod llm;
 mod ndjson;
 pub mod sandbox;
+pub mod sse;
 
 pub use error::UpstreamError;

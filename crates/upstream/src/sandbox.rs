@@ -265,7 +265,7 @@ impl LineStream {
 
 /// A further chunk, if it is here already. The connection has its own task, which gets one turn to
 /// hand over what it has read.
-async fn arrived(response: &mut Response) -> Option<reqwest::Result<Option<bytes::Bytes>>> {
+pub(crate) async fn arrived(response: &mut Response) -> Option<reqwest::Result<Option<bytes::Bytes>>> {
     for turn in 0..2 {
         if turn > 0 {
             tokio::task::yield_now().await;
@@ -305,13 +305,13 @@ async fn open(
         return Ok(response);
     }
     let hint = if status.is_redirection() { " (redirects are not followed)" } else { "" };
-    let said = excerpt(&beginning(response).await, &secrets);
+    let said = excerpt(&beginning(response).await, &secrets, ERROR_BODY_CHARS);
     let said = if said.is_empty() { String::new() } else { format!(": {said}") };
     Err(unreachable(format!("The sandbox answered with status {}{hint}{said}", status.as_u16())))
 }
 
 /// The first bytes of an error's body, or as many of them as come in time.
-async fn beginning(mut response: Response) -> Vec<u8> {
+pub(crate) async fn beginning(mut response: Response) -> Vec<u8> {
     let mut bytes = Vec::new();
     let read = async {
         while let Ok(Some(chunk)) = response.chunk().await {
@@ -328,12 +328,12 @@ async fn beginning(mut response: Response) -> Vec<u8> {
 }
 
 /// Readable text on one line, without anything secret that an error page may repeat.
-fn excerpt(bytes: &[u8], secrets: &[Secret]) -> String {
+pub(crate) fn excerpt(bytes: &[u8], secrets: &[Secret], chars: usize) -> String {
     let mut text = String::from_utf8_lossy(bytes).into_owned();
     for secret in secrets.iter().filter(|secret| !secret.expose().is_empty()) {
         text = text.replace(secret.expose(), "****");
     }
     let clean: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     let words: Vec<&str> = clean.split_whitespace().collect();
-    words.join(" ").chars().take(ERROR_BODY_CHARS).collect()
+    words.join(" ").chars().take(chars).collect()
 }

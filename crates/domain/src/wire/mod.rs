@@ -1,8 +1,11 @@
 //! The dialects a run's events are written in, chosen by `?wire=` or `Accept`. Pure: an event's number, time,
 //! name and data go in, bytes are added to `out`. A further dialect is a file of its own and a line in here.
 
+mod anthropic;
 mod envelope;
 mod ndjson;
+mod openai;
+mod told;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wire {
@@ -10,27 +13,33 @@ pub enum Wire {
     Envelope,
     /// The run's lines, as a sandbox sends them.
     Ndjson,
+    /// For parsers of OpenAI's chat completions.
+    OpenAi,
+    /// For parsers of Anthropic's messages.
+    Anthropic,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the wire {0:?} is not known: ask for envelope or ndjson")]
+#[error("the wire {0:?} is not known: ask for envelope, ndjson, openai or anthropic")]
 pub struct UnknownWire(pub String);
 
 const SHOWN_CHARS: usize = 64;
 
 impl Wire {
-    pub const ALL: [Self; 2] = [Self::Envelope, Self::Ndjson];
+    pub const ALL: [Self; 4] = [Self::Envelope, Self::Ndjson, Self::OpenAi, Self::Anthropic];
 
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Envelope => "envelope",
             Self::Ndjson => "ndjson",
+            Self::OpenAi => "openai",
+            Self::Anthropic => "anthropic",
         }
     }
 
     pub fn content_type(self) -> &'static str {
         match self {
-            Self::Envelope => "text/event-stream",
+            Self::Envelope | Self::OpenAi | Self::Anthropic => "text/event-stream",
             Self::Ndjson => "application/x-ndjson",
         }
     }
@@ -70,10 +79,15 @@ impl Wire {
         best.map(|(_, wire)| wire)
     }
 
+    /// Whether what is written of an event depends on those before it: such a run is read from its start.
+    pub fn looks_back(self) -> bool {
+        matches!(self, Self::OpenAi | Self::Anthropic)
+    }
+
     /// What keeps an idle stream alive; empty where the dialect has nothing that readers skip.
     pub fn heartbeat(self) -> &'static str {
         match self {
-            Self::Envelope => ": heartbeat\n\n",
+            Self::Envelope | Self::OpenAi | Self::Anthropic => ": heartbeat\n\n",
             Self::Ndjson => "",
         }
     }
@@ -100,9 +114,44 @@ pub fn render(wire: Wire, seq: i64, ts: i64, kind: &str, data: &str, out: &mut V
         _ if kind == "log" => {}
         Wire::Envelope => envelope::render(seq, kind, data, out),
         Wire::Ndjson => ndjson::render(ts, kind, data, out),
+        // These look back; see `Renderer`.
+        Wire::OpenAi | Wire::Anthropic => {}
+    }
+}
+
+/// A run's events in one dialect, in order. One that looks back is given every event from the first on, and writes
+/// those after the one that its reader has seen.
+#[derive(Debug)]
+pub struct Renderer {
+    wire: Wire,
+    after: i64,
+    openai: openai::OpenAi,
+    anthropic: anthropic::Anthropic,
+    unseen: Vec<u8>,
+}
+
+impl Renderer {
+    /// `after` is the last event that the reader has seen; 0 for none.
+    pub fn after(wire: Wire, after: i64) -> Self {
+        let (openai, anthropic) = Default::default();
+        Self { wire, after, openai, anthropic, unseen: Vec::new() }
+    }
+
+    /// As `render`.
+    pub fn push(&mut self, seq: i64, ts: i64, kind: &str, data: &str, out: &mut Vec<u8>) {
+        self.unseen.clear();
+        let out = if seq > self.after { out } else { &mut self.unseen };
+        match self.wire {
+            Wire::Envelope | Wire::Ndjson => render(self.wire, seq, ts, kind, data, out),
+            Wire::OpenAi => self.openai.push(seq, ts, kind, data, out),
+            Wire::Anthropic => self.anthropic.push(seq, kind, data, out),
+        }
     }
 }
 
 #[cfg(test)]
 #[path = "wire_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+mod added_tests;

@@ -37,6 +37,10 @@ pub struct Config {
     pub openai: Provider,
     pub anthropic: Provider,
     pub composio: Provider,
+    /// The version of Anthropic's API; `None` is the oldest one in use.
+    pub anthropic_version: Option<String>,
+    /// The model where nobody chose one.
+    pub model: Option<String>,
     /// Families of files that may be uploaded; empty is any.
     pub upload_types: Vec<String>,
     pub limits: Limits,
@@ -138,6 +142,8 @@ impl Default for Config {
             openai: Provider::default(),
             anthropic: Provider::default(),
             composio: Provider::default(),
+            anthropic_version: None,
+            model: None,
             upload_types: Vec::new(),
             limits: Limits::default(),
             mcp: BTreeMap::new(),

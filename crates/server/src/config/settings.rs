@@ -128,6 +128,12 @@ static SETTINGS: &[Setting] = &[
     row(MODELS, "anthropic_base_url", "ANTHROPIC_BASE_URL", Kind::BaseUrl(|c| &mut c.anthropic.base_url))
         .help("Where Anthropic's API is, without /v1")
         .otherwise("Anthropic's own"),
+    row(MODELS, "anthropic_version", "ANTHROPIC_VERSION", Kind::Text(|c| &mut c.anthropic_version))
+        .help("Version of Anthropic's API, as its anthropic-version header has it")
+        .otherwise("2023-06-01"),
+    row(MODELS, "model", "THREADKEEP_MODEL", Kind::Text(|c| &mut c.model))
+        .help("Model where neither conversation, agent nor workspace names one, as provider/model")
+        .otherwise("the first of the provider that is set up, else demo/assistant"),
     row(MODELS, "composio_api_key", "COMPOSIO_API_KEY", secret(1, |c| &mut c.composio.api_key))
         .help("Key for external tools through Composio")
         .otherwise("none: no such tools"),

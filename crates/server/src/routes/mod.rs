@@ -7,6 +7,7 @@ pub mod branches;
 pub mod conversations;
 pub mod executions;
 pub mod files;
+pub mod gateway;
 pub mod health;
 pub mod home;
 pub mod members;

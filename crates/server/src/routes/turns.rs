@@ -65,7 +65,7 @@ pub struct AcceptedTurn {
 
 /// Starts a turn and streams it, or with `Prefer: respond-async` answers with its ids.
 #[utoipa::path(post, path = "/v1/turns", operation_id = "create_turn", tag = "turns", request_body = TurnRequest,
-    params(("wire" = Option<String>, Query, description = "`envelope` or `ndjson`"), ("workspace" = Option<Uuid>, Query),
+    params(("wire" = Option<String>, Query, description = "`envelope`, `ndjson`, `openai` or `anthropic`"), ("workspace" = Option<Uuid>, Query),
         ("Idempotency-Key" = Option<String>, Header), ("Prefer" = Option<String>, Header)),
     responses((status = 200, description = "The run's events", content_type = "text/event-stream", body = String),
         (status = 202, description = "Accepted, with `Prefer: respond-async`", body = AcceptedTurn),
@@ -235,6 +235,14 @@ impl From<TurnError> for Problem {
             .at(At::header("Idempotency-Key")),
             TurnError::TooManyRuns { limit } => too_many("too_many_runs", "runs", limit),
             TurnError::TooManyStreams { limit } => too_many("too_many_streams", "streams", limit),
+            TurnError::TooLong { limit } => Self::new(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "message_too_long",
+                "The message is too long",
+                format!("The message does not fit into the {limit} characters that a model is sent; shorten it or attach it as a file."),
+            )
+            .at(At::pointer("/message"))
+            .with("limit", limit),
             TurnError::Draining => Self::unavailable("The server is stopping; try again shortly.", 1),
             TurnError::Store(error) => error.into(),
         }

@@ -210,6 +210,15 @@ pub fn table() -> Vec<Row> {
         Row::new(M::POST, "/v1/agent/{workspace}/{run}/results", Run).form(),
         Row::new(M::GET, "/v1/assets/{link}/assets.zip", Run),
         Row::new(M::PUT, "/v1/uploads/{link}", Run),
+        Row::new(M::GET, "/v1/models", Own),
+        Row::new(M::POST, "/v1/chat/completions", Own).body(|_| {
+            let messages = json!([{ "role": "user", "content": "think 1 word" }]);
+            json!({ "model": "demo/assistant", "messages": messages })
+        }),
+        Row::new(M::POST, "/v1/messages", Own).body(|_| {
+            let messages = json!([{ "role": "user", "content": "think 1 word" }]);
+            json!({ "model": "demo/assistant", "max_tokens": 100, "messages": messages })
+        }),
     ]
 }
 

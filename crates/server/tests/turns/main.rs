@@ -10,6 +10,7 @@
 
 mod accepting;
 mod agent;
+mod ask;
 mod bad_input;
 mod branches;
 mod cancelling;
@@ -17,6 +18,7 @@ mod disconnecting;
 mod endings;
 mod envelope;
 mod first_turn;
+mod gateway;
 mod idempotency;
 mod limits;
 mod lines;

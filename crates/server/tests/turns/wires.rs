@@ -7,7 +7,12 @@ use testkit::server::Backend;
 use crate::scripts::{bytes, delta, lines, log, result, step};
 use crate::world::{World, ask, stories};
 
-stories!(by_parameter_and_by_accept, ndjson_to_the_letter, a_failure_of_ours_in_ndjson);
+stories!(
+    by_parameter_and_by_accept,
+    ndjson_to_the_letter,
+    a_failure_of_ours_in_ndjson,
+    dialects_that_only_add_resume_at_every_event,
+);
 
 const EVENTS: &str = "text/event-stream";
 const NDJSON: &str = "application/x-ndjson";
@@ -41,10 +46,10 @@ async fn by_parameter_and_by_accept(backend: Backend) -> Option<()> {
             assert_ne!(answer.header("threadkeep-run"), "");
         }
     }
-    for bad in ["openai", "NDJSON", "", "envelope%20"] {
+    for bad in ["open-ai", "NDJSON", "", "envelope%20"] {
         let answer = world.get(&format!("/v1/runs/{run}/events?wire={bad}")).await;
         assert_eq!((answer.status, &answer.body["source"]["parameter"]), (400, &json!("wire")), "{bad}");
-        assert!(answer.text.contains("envelope or ndjson"), "{}", answer.text);
+        assert!(answer.text.contains("envelope, ndjson, openai or anthropic"), "{}", answer.text);
     }
     Some(())
 }
@@ -75,5 +80,31 @@ async fn a_failure_of_ours_in_ndjson(backend: Backend) -> Option<()> {
     assert_eq!(lines.len(), 1);
     assert_eq!((&lines[0]["type"], &lines[0]["code"]), (&json!("error"), &json!("sandbox_protocol")));
     assert_eq!(lines[0].get("assistant"), None);
+    Some(())
+}
+
+async fn dialects_that_only_add_resume_at_every_event(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let ended =
+        json!({ "type": "step", "id": "s", "name": "look", "status": "succeeded", "result": 1, "ts": 7 });
+    world.play(lines(vec![delta("I "), delta("look."), step("s", "running"), ended, result("Done.")]));
+    let run = world.tell(&json!({ "message": "hi" })).await.run();
+    let events = world.run(&run).await["last_event"].as_i64().unwrap();
+    for (wire, end) in [("openai", "data: [DONE]\n\n"), ("anthropic", "{\"type\":\"message_stop\"}\n\n")] {
+        let path = format!("/v1/runs/{run}/events?wire={wire}");
+        let whole = world.get(&path).await;
+        assert_eq!((whole.status, whole.header("content-type")), (200, EVENTS));
+        assert!(whole.text.ends_with(end), "{}", whole.text);
+        for after in 0..=events {
+            let rest =
+                ask(world.request(Method::GET, &path).header("last-event-id", after.to_string())).await;
+            assert!(whole.text.ends_with(&rest.text), "{wire} after {after}: {}", rest.text);
+            let seen = &whole.text[..whole.text.len() - rest.text.len()];
+            let last = seen.lines().rev().find_map(|line| line.strip_prefix("id: "));
+            assert!(last.is_none_or(|last| last.parse::<i64>().unwrap() <= after), "{wire} after {after}");
+        }
+        let beyond = world.get(&format!("{path}&after={}", events + 1)).await;
+        assert_eq!(beyond.status, 400, "{}", beyond.text);
+    }
     Some(())
 }

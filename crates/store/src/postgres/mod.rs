@@ -1,5 +1,7 @@
 //! The shared backend: PostgreSQL, under a role that row level security holds for.
 
+mod agents;
+mod approvals;
 mod audit;
 mod branches;
 mod conversations;
@@ -19,9 +21,12 @@ mod runs;
 mod search;
 mod transaction;
 mod turn;
+mod usage;
 mod workspaces;
 
 use async_trait::async_trait;
+use domain::agent::Agent;
+use domain::approval::{Approval, Decision};
 use domain::audit::AuditEntry;
 use domain::conversation::{
     Conversation, ConversationPatch, ConversationQuery, ConversationSearch, Found, NewConversation, Page,
@@ -29,7 +34,7 @@ use domain::conversation::{
 };
 use domain::file::{Bag, File};
 use domain::message::NewMessage;
-use domain::run::{Lease, Run, StartTurn, TurnMessage};
+use domain::run::{Lease, Run, StartTurn, TurnMessage, Usage};
 use domain::scope::{Role, Scope};
 use domain::secret::Secret;
 use domain::workspace::{ApiKey, KeyGrant, Member, Membership, Workspace, WorkspacePatch};
@@ -284,6 +289,57 @@ impl Store for PostgresStore {
     async fn settle_turn(&self, held: &Held, settlement: &Settlement) -> Result<Run> {
         let settings = Settings::workspace(held.workspace).seeing_all();
         transaction!(self.database, begin_write, settings, |tx| turn::settle(tx, held, settlement))
+    }
+
+    async fn count_usage(&self, held: &Held, usage: Usage) -> Result<()> {
+        let settings = Settings::workspace(held.workspace).seeing_all();
+        transaction!(self.database, begin_write, settings, |tx| usage::count(tx, held, usage))
+    }
+
+    async fn add_approvals(&self, held: &Held, approvals: &[Approval]) -> Result<()> {
+        let settings = Settings::workspace(held.workspace).seeing_all();
+        transaction!(self.database, begin_write, settings, |tx| approvals::add(tx, held, approvals))
+    }
+
+    async fn list_approvals(&self, workspace: Uuid, run: Uuid) -> Result<Vec<Approval>> {
+        approvals::list(&self.database, workspace, run).await
+    }
+
+    async fn decide_approval(&self, scope: &Scope, run: Uuid, id: Uuid, decision: &Decision) -> Result<()> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| approvals::decide(
+            tx, scope, run, id, decision
+        ))
+    }
+
+    async fn start_approved(&self, held: &Held, id: Uuid) -> Result<bool> {
+        let settings = Settings::workspace(held.workspace).seeing_all();
+        transaction!(self.database, begin_write, settings, |tx| approvals::start(tx, held, id))
+    }
+
+    async fn put_agent(&self, scope: &Scope, agent: &Agent) -> Result<()> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| agents::put(tx, scope, agent))
+    }
+
+    async fn list_agents(&self, scope: &Scope, after: Option<Uuid>, limit: usize) -> Result<Vec<Agent>> {
+        agents::list(&self.database, scope, after, limit).await
+    }
+
+    async fn find_agent(&self, scope: &Scope, id: Uuid) -> Result<Option<Agent>> {
+        agents::find(&self.database, scope, id).await
+    }
+
+    async fn remove_agent(&self, scope: &Scope, id: Uuid) -> Result<()> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| agents::remove(tx, scope, id))
+    }
+
+    async fn get_workspace_model(&self, scope: &Scope) -> Result<Option<String>> {
+        agents::model(&self.database, scope).await
+    }
+
+    async fn set_workspace_model(&self, scope: &Scope, model: Option<&str>) -> Result<()> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| agents::set_model(
+            tx, scope, model
+        ))
     }
 
     async fn get_run(&self, scope: &Scope, run: Uuid) -> Result<Run> {

@@ -495,7 +495,8 @@ pub(super) async fn settle(tx: &Transaction, held: &Held, settlement: &Settlemen
         let (current, head) = (current?, head?);
         let shown = thread.message_count;
         let place = Head { branch, seq: head.seq + 1 };
-        let tokens = settlement.usage.input_tokens + settlement.usage.output_tokens;
+        // With what was counted while it went on.
+        let tokens = run.usage.input_tokens + run.usage.output_tokens;
         thread.note_message(assistant.id, false, &plain_text(&assistant.content), tokens, settlement.now);
         thread.message_count = if current.branch == branch { place.seq } else { shown };
         let inserted = messages::insert(tx, &scope, thread.id, place, assistant);
@@ -516,7 +517,8 @@ async fn conversation_of(tx: &Transaction, held: &Held) -> Result<Option<Uuid>> 
 async fn end(tx: &Transaction, held: &Held, settlement: &Settlement) -> Result<(Run, i32)> {
     let text = format!(
         "WITH ended AS (UPDATE runs r SET status = $4, ended_at = $5, lease_until = NULL, error_code = $6, \
-             error_message = $7, assistant_message_id = $8, input_tokens = $9, output_tokens = $10, \
+             error_message = $7, assistant_message_id = $8, \
+             input_tokens = r.input_tokens + $9, output_tokens = r.output_tokens + $10, \
              last_entry = $11::bigint, last_event = $12::bigint, response = $16 \
              WHERE {} AND r.id = $2 AND r.fence = $3 AND r.status = 'running' \
                AND r.last_entry = $13::bigint - 1 AND r.last_event = $14::bigint - 1 \

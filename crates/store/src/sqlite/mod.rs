@@ -1,5 +1,7 @@
 //! The embedded backend: one SQLite file, one writer thread, readers apart.
 
+mod agents;
+mod approvals;
 mod audit;
 mod branches;
 mod conversations;
@@ -18,12 +20,15 @@ mod run_files;
 mod runs;
 mod search;
 mod turn;
+mod usage;
 mod workspaces;
 mod writer;
 
 use std::path::Path;
 
 use async_trait::async_trait;
+use domain::agent::Agent;
+use domain::approval::{Approval, Decision};
 use domain::audit::AuditEntry;
 use domain::conversation::{
     Conversation, ConversationPatch, ConversationQuery, ConversationSearch, Found, NewConversation, Page,
@@ -31,7 +36,7 @@ use domain::conversation::{
 };
 use domain::file::{Bag, File};
 use domain::message::NewMessage;
-use domain::run::{Lease, Run, StartTurn, TurnMessage};
+use domain::run::{Lease, Run, StartTurn, TurnMessage, Usage};
 use domain::scope::{Role, Scope};
 use domain::workspace::{ApiKey, KeyGrant, Member, Membership, Workspace, WorkspacePatch};
 use futures_util::stream::BoxStream;
@@ -289,6 +294,60 @@ impl Store for SqliteStore {
     async fn settle_turn(&self, held: &Held, settlement: &Settlement) -> Result<Run> {
         let (held, settlement) = (*held, settlement.clone());
         self.writer.write(Durability::Full, move |db| turn::settle(db, &held, &settlement)).await
+    }
+
+    async fn count_usage(&self, held: &Held, usage: Usage) -> Result<()> {
+        let held = *held;
+        self.writer.write(Durability::Full, move |db| usage::count(db, &held, usage)).await
+    }
+
+    async fn add_approvals(&self, held: &Held, approvals: &[Approval]) -> Result<()> {
+        let (held, approvals) = (*held, approvals.to_vec());
+        self.writer.write(Durability::Full, move |db| approvals::add(db, &held, &approvals)).await
+    }
+
+    async fn list_approvals(&self, workspace: Uuid, run: Uuid) -> Result<Vec<Approval>> {
+        self.readers.read(move |db| approvals::list(db, workspace, run)).await
+    }
+
+    async fn decide_approval(&self, scope: &Scope, run: Uuid, id: Uuid, decision: &Decision) -> Result<()> {
+        let (scope, decision) = (scope.clone(), decision.clone());
+        self.writer.write(Durability::Full, move |db| approvals::decide(db, &scope, run, id, &decision)).await
+    }
+
+    async fn start_approved(&self, held: &Held, id: Uuid) -> Result<bool> {
+        let held = *held;
+        self.writer.write(Durability::Full, move |db| approvals::start(db, &held, id)).await
+    }
+
+    async fn put_agent(&self, scope: &Scope, agent: &Agent) -> Result<()> {
+        let (scope, agent) = (scope.clone(), agent.clone());
+        self.writer.write(Durability::Full, move |db| agents::put(db, &scope, &agent)).await
+    }
+
+    async fn list_agents(&self, scope: &Scope, after: Option<Uuid>, limit: usize) -> Result<Vec<Agent>> {
+        let scope = scope.clone();
+        self.readers.read(move |db| agents::list(db, &scope, after, limit)).await
+    }
+
+    async fn find_agent(&self, scope: &Scope, id: Uuid) -> Result<Option<Agent>> {
+        let scope = scope.clone();
+        self.readers.read(move |db| agents::find(db, &scope, id)).await
+    }
+
+    async fn remove_agent(&self, scope: &Scope, id: Uuid) -> Result<()> {
+        let scope = scope.clone();
+        self.writer.write(Durability::Full, move |db| agents::remove(db, &scope, id)).await
+    }
+
+    async fn get_workspace_model(&self, scope: &Scope) -> Result<Option<String>> {
+        let scope = scope.clone();
+        self.readers.read(move |db| agents::model(db, &scope)).await
+    }
+
+    async fn set_workspace_model(&self, scope: &Scope, model: Option<&str>) -> Result<()> {
+        let (scope, model) = (scope.clone(), model.map(str::to_owned));
+        self.writer.write(Durability::Full, move |db| agents::set_model(db, &scope, model.as_deref())).await
     }
 
     async fn get_run(&self, scope: &Scope, run: Uuid) -> Result<Run> {

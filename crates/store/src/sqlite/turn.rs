@@ -367,13 +367,14 @@ pub(super) fn get_dispatch(db: &Connection, held: &Held, replay: usize) -> Resul
 
 pub(super) fn settle(db: &Connection, held: &Held, settlement: &Settlement) -> Result<Run> {
     let error = settlement.error.as_ref();
-    let settled: Option<(Option<Uuid>, i64)> = db
+    let settled: Option<(Option<Uuid>, i64, i64)> = db
         .prepare_cached(
             "UPDATE runs SET status = ?4, ended_at = ?5, lease_until = NULL, error_code = ?6, error_message = ?7, \
-             assistant_message_id = ?8, input_tokens = ?9, output_tokens = ?10, response = ?11 \
+             assistant_message_id = ?8, input_tokens = input_tokens + ?9, output_tokens = output_tokens + ?10, \
+             response = ?11 \
              WHERE workspace_id = ?1 AND id = ?2 AND fence = ?3 AND status = 'running' \
              AND (upload_used_at IS NULL OR ?12) \
-             RETURNING conversation_id, branch",
+             RETURNING conversation_id, branch, input_tokens + output_tokens",
         )?
         .query_row(
             params![
@@ -390,14 +391,14 @@ pub(super) fn settle(db: &Connection, held: &Held, settlement: &Settlement) -> R
                 settlement.response,
                 settlement.files_logged,
             ],
-            |row| Ok((row.get(0)?, row.get(1)?)),
+            |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
         )
         .optional()?;
     debug_assert!(settlement.status.is_settled() && RunStatus::Running.may_become(settlement.status));
-    let Some((conversation, branch)) = settled else { return Err(unsettled(db, held)?) };
+    let Some((conversation, branch, tokens)) = settled else { return Err(unsettled(db, held)?) };
     log::insert(db, held, &settlement.batch)?;
     if let (Some(conversation), Some(assistant)) = (conversation, &settlement.assistant) {
-        add_answer(db, held, conversation, branch, assistant, settlement)?;
+        add_answer(db, held, (conversation, branch), assistant, tokens, settlement.now)?;
     }
     runs::by_id(db, held.workspace, held.lease.run)
 }
@@ -413,10 +414,10 @@ fn unsettled(db: &Connection, held: &Held) -> Result<StoreError> {
 fn add_answer(
     db: &Connection,
     held: &Held,
-    conversation: Uuid,
-    branch: i64,
+    (conversation, branch): (Uuid, i64),
     assistant: &NewMessage,
-    settlement: &Settlement,
+    tokens: i64,
+    now: Timestamp,
 ) -> Result<()> {
     let scope = own_scope(held.workspace);
     let lineage = branches::lineage(db, &scope, conversation, branch)?;
@@ -429,8 +430,7 @@ fn add_answer(
     };
     let (mut thread, pk) = found.ok_or(StoreError::NotFound)?;
     let shown = thread.message_count;
-    let tokens = settlement.usage.input_tokens + settlement.usage.output_tokens;
-    thread.note_message(assistant.id, false, &plain_text(&assistant.content), tokens, settlement.now);
+    thread.note_message(assistant.id, false, &plain_text(&assistant.content), tokens, now);
     thread.message_count = if branches::current(db, &scope, conversation)? == branch { seq } else { shown };
     conversations::save(db, pk, &thread)
 }

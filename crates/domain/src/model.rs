@@ -1,0 +1,226 @@
+//! What goes to a language model and what comes back, in no vendor's dialect. The dialects are in `upstream::llm`;
+//! what a thread becomes is `prompt`, how much of it fits is `budget`.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::message::Raw;
+use crate::run::Usage;
+
+/// What a model is given to go on from.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct Prompt {
+    pub system: String,
+    pub messages: Vec<Said>,
+}
+
+/// One message of a prompt. In a valid one (`prompt::valid`) the first is the user's, nobody speaks twice in a row,
+/// every call has its answer in the message after it, and the assistant is not the last to speak.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Said {
+    User(String),
+    Assistant { text: String, calls: Vec<Call> },
+    Answers(Vec<Answer>),
+}
+
+/// A call as a model made it. `args` is the text of a JSON object.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Call {
+    pub id: String,
+    pub name: String,
+    pub args: String,
+}
+
+/// What a call came to. `id` is the call's.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Answer {
+    pub id: String,
+    pub name: String,
+    pub text: String,
+    pub failed: bool,
+}
+
+/// A tool as a model is told of it.
+#[derive(Debug, Clone, Serialize)]
+pub struct ToolSpec {
+    pub name: String,
+    pub description: String,
+    /// JSON Schema of its arguments, an object.
+    pub schema: Raw,
+}
+
+/// One call of a model.
+#[derive(Debug, Clone, Default)]
+pub struct Ask {
+    /// As its provider names it.
+    pub model: String,
+    pub prompt: Prompt,
+    /// Empty: it must answer without.
+    pub tools: Vec<ToolSpec>,
+    pub max_tokens: Option<u64>,
+    /// A client's own request in the provider's dialect: sent as it is but for the model's name and the streaming,
+    /// in place of all of the above.
+    pub verbatim: Option<Verbatim>,
+}
+
+#[derive(Debug, Clone)]
+pub struct Verbatim {
+    pub dialect: Dialect,
+    pub body: Value,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Dialect {
+    Openai,
+    Anthropic,
+}
+
+/// What a model sends, piece by piece. The last is an `End`, and there is one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ModelEvent {
+    Text(String),
+    Reasoning(String),
+    Call(CallPart),
+    /// What the call has cost so far; the newest counts.
+    Usage(Usage),
+    End(Result<Finish, ModelFault>),
+}
+
+/// A piece of a tool call: id and name once, the arguments bit by bit.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct CallPart {
+    /// Tells apart the calls of one answer.
+    pub index: u64,
+    pub id: Option<String>,
+    pub name: Option<String>,
+    pub args: String,
+}
+
+/// Why a model stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Finish {
+    Stop,
+    /// It wants its calls answered.
+    Calls,
+    Length,
+    Refused,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ModelFaultKind {
+    Unreachable,
+    Timeout,
+    /// The provider's own error, or an answer that makes no sense.
+    Error,
+}
+
+impl ModelFaultKind {
+    /// The code of a run that ended by it.
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::Unreachable => "model_unreachable",
+            Self::Timeout => "model_timeout",
+            Self::Error => "model_error",
+        }
+    }
+}
+
+/// What went wrong, in the provider's words where it had some.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, thiserror::Error)]
+#[error("{message}")]
+pub struct ModelFault {
+    pub kind: ModelFaultKind,
+    pub message: String,
+    /// The status of the provider's answer, where there was one that was no success.
+    pub status: Option<u16>,
+    /// Seconds after which the provider would like to be asked again.
+    pub retry_after: Option<u64>,
+}
+
+impl ModelFault {
+    pub fn new(kind: ModelFaultKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), status: None, retry_after: None }
+    }
+}
+
+/// An answer put together from its pieces.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Gathered {
+    pub text: String,
+    pub calls: Vec<Call>,
+    /// The index of each call, and whether it has got its id.
+    indexes: Vec<u64>,
+    pub usage: Usage,
+    pub end: Option<Result<Finish, ModelFault>>,
+}
+
+impl Gathered {
+    pub fn push(&mut self, event: &ModelEvent) {
+        match event {
+            ModelEvent::Text(text) => self.text.push_str(text),
+            ModelEvent::Reasoning(_) => {}
+            ModelEvent::Call(part) => self.part(part),
+            ModelEvent::Usage(usage) => self.usage = *usage,
+            ModelEvent::End(end) => self.end = Some(end.clone()),
+        }
+    }
+
+    fn part(&mut self, part: &CallPart) {
+        let at = self.indexes.iter().position(|index| *index == part.index).unwrap_or_else(|| {
+            self.indexes.push(part.index);
+            self.calls.push(Call { id: String::new(), name: String::new(), args: String::new() });
+            self.calls.len() - 1
+        });
+        let call = &mut self.calls[at];
+        // Some servers repeat both with every piece.
+        if let Some(id) = part.id.as_ref().filter(|_| call.id.is_empty()) {
+            call.id.clone_from(id);
+        }
+        if let Some(name) = part.name.as_ref().filter(|_| call.name.is_empty()) {
+            call.name.clone_from(name);
+        }
+        call.args.push_str(&part.args);
+    }
+}
+
+/// Text that every store can keep.
+pub fn keepable(text: &str) -> String {
+    text.replace('\0', "\u{FFFD}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_of_calls_are_put_together_by_their_index() {
+        let part = |index, id: Option<&str>, name: Option<&str>, args: &str| {
+            ModelEvent::Call(CallPart {
+                index,
+                id: id.map(Into::into),
+                name: name.map(Into::into),
+                args: args.into(),
+            })
+        };
+        let mut gathered = Gathered::default();
+        for event in [
+            ModelEvent::Text("I ".into()),
+            part(0, Some("a"), Some("read"), "{\"n\""),
+            part(3, Some("a"), Some("list"), ""),
+            ModelEvent::Text("look.".into()),
+            part(0, Some("again"), Some("again"), ":1}"),
+        ] {
+            gathered.push(&event);
+        }
+        assert_eq!(gathered.text, "I look.");
+        let call =
+            |id: &str, name: &str, args: &str| Call { id: id.into(), name: name.into(), args: args.into() };
+        assert_eq!(gathered.calls, [call("a", "read", "{\"n\":1}"), call("a", "list", "")]);
+        assert_eq!(gathered.end, None);
+    }
+}

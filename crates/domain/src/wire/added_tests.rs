@@ -1,0 +1,184 @@
+//! The dialects that only add, `openai` and `anthropic`: whole transcripts, every place to resume at, and what a
+//! client of each would make of it.
+
+use serde_json::{Value, json};
+
+use super::*;
+
+fn log() -> Vec<(&'static str, Value)> {
+    let run = "0190a1b2-0000-7000-8000-000000000001";
+    vec![
+        ("turn", json!({ "conversation": null, "run": run, "message": null, "conversation_id": null })),
+        ("reasoning", json!({ "text": "hm\n" })),
+        ("delta", json!({ "text": "I " })),
+        ("delta", json!({ "text": "look." })),
+        ("tool_calls", json!({ "round": 1, "calls": [{ "id": "a", "name": "f", "args": { "x": 1 } }] })),
+        ("approval", json!({ "id": "p", "call": { "id": "a", "name": "f", "args": {} } })),
+        (
+            "tool_result",
+            json!({ "id": "a", "name": "f", "result": [1], "error": null, "truncated": false, "round": 1 }),
+        ),
+        ("sources", json!({ "sources": [{ "id": "1", "title": "A", "snippet": "a" }] })),
+        (
+            "step",
+            json!({ "type": "step", "id": "s", "name": "ran", "status": "running", "args": { "y": 2 }, "ts": 1 }),
+        ),
+        ("delta", json!({ "text": "It" })),
+        ("step", json!({ "type": "step", "id": "s", "name": "ran", "status": "failed", "ts": 2 })),
+        ("delta", json!({ "text": " is" })),
+        ("result", json!({ "message": "It is 1.", "assistant": { "tokenCount": 9 } })),
+        ("done", json!({ "status": "succeeded" })),
+    ]
+}
+
+fn written(wire: Wire, log: &[(&str, Value)], after: i64) -> String {
+    let (mut renderer, mut out) = (Renderer::after(wire, after), Vec::new());
+    for (seq, (kind, data)) in (1..).zip(log) {
+        renderer.push(seq, 1_700_000_000_000 + seq, kind, &data.to_string(), &mut out);
+    }
+    String::from_utf8(out).unwrap()
+}
+
+/// (id, event, data) of each frame.
+fn frames(text: &str) -> Vec<(Option<i64>, Option<String>, String)> {
+    let frames = text.split_terminator("\n\n").map(|frame| {
+        let (mut id, mut name, mut data) = (None, None, String::new());
+        for line in frame.split('\n') {
+            match line.split_once(": ").unwrap() {
+                ("id", value) => id = Some(value.parse().unwrap()),
+                ("event", value) => name = Some(value.to_owned()),
+                ("data", value) => data = value.to_owned(),
+                other => panic!("{other:?}"),
+            }
+        }
+        (id, name, data)
+    });
+    frames.collect()
+}
+
+const ADDING: [Wire; 2] = [Wire::OpenAi, Wire::Anthropic];
+
+#[test]
+fn a_reader_that_comes_back_gets_exactly_the_rest() {
+    for wire in ADDING {
+        let whole = written(wire, &log(), 0);
+        for after in 0..=log().len() as i64 {
+            let rest = written(wire, &log(), after);
+            assert!(whole.ends_with(&rest), "{wire:?} after {after}");
+            // The frames before are those up to the number that was seen.
+            let seen = &whole[..whole.len() - rest.len()];
+            let last = frames(seen).last().and_then(|frame| frame.0);
+            assert!(last.is_none_or(|last| last <= after), "{wire:?} after {after}: {last:?}");
+            let next = frames(&rest).iter().find_map(|frame| frame.0);
+            assert!(next.is_none_or(|next| next > after), "{wire:?} after {after}: {next:?}");
+        }
+    }
+}
+
+#[test]
+fn an_openai_client_reads_the_text_and_the_calls() {
+    let frames = frames(&written(Wire::OpenAi, &log(), 0));
+    assert_eq!(frames.last().unwrap().2, "[DONE]");
+    let (mut text, mut thought, mut finish, mut named) = (String::new(), String::new(), None, Vec::new());
+    for (_, name, data) in &frames[..frames.len() - 1] {
+        let chunk: Value = serde_json::from_str(data).unwrap();
+        assert_eq!(chunk["object"], "chat.completion.chunk");
+        let choices = chunk["choices"].as_array().unwrap();
+        for choice in choices {
+            text += choice["delta"]["content"].as_str().unwrap_or("");
+            thought += choice["delta"]["reasoning_content"].as_str().unwrap_or("");
+            finish = choice["finish_reason"].as_str().map(str::to_owned).or(finish);
+        }
+        if let Some(name) = name {
+            assert!(choices.is_empty());
+            named.push((name.as_str(), chunk));
+        } else {
+            assert_eq!(chunk["id"], "chatcmpl-0190a1b2-0000-7000-8000-000000000001");
+        }
+    }
+    assert_eq!(
+        (text.as_str(), thought.as_str(), finish.as_deref()),
+        ("I look.It is 1.", "hm\n", Some("stop"))
+    );
+    let names: Vec<&str> = named.iter().map(|(name, _)| *name).collect();
+    assert_eq!(names, ["tool_calls", "approval", "tool_result", "sources", "tool_calls", "tool_result"]);
+    assert_eq!(named[0].1["calls"], json!([{ "id": "a", "name": "f", "args": { "x": 1 } }]));
+    assert_eq!((&named[2].1["id"], &named[2].1["result"]), (&json!("a"), &json!([1])));
+    assert_eq!(named[4].1["calls"], json!([{ "id": "s", "name": "ran", "args": { "y": 2 } }]));
+    assert_eq!(named[5].1["error"], "failed");
+}
+
+#[test]
+fn an_anthropic_client_reads_blocks_one_after_the_other() {
+    let mut blocks: Vec<Value> = Vec::new();
+    let (mut open, mut names, mut usage) = (None, Vec::new(), Value::Null);
+    for (_, name, data) in frames(&written(Wire::Anthropic, &log(), 0)) {
+        let data: Value = serde_json::from_str(&data).unwrap();
+        let kind = data["type"].as_str().unwrap().to_owned();
+        assert_eq!(name.as_deref(), Some(kind.as_str()));
+        match kind.as_str() {
+            "content_block_start" => {
+                assert_eq!((open, &data["index"]), (None, &json!(blocks.len())));
+                open = Some(blocks.len());
+                blocks.push(data["content_block"].clone());
+            }
+            "content_block_delta" => {
+                let at = open.unwrap();
+                assert_eq!(data["index"], at);
+                let block = blocks.get_mut(at).unwrap();
+                let delta = &data["delta"];
+                for (field, piece) in [("text", "text"), ("thinking", "thinking"), ("input", "partial_json")]
+                {
+                    if let Some(piece) = delta[piece].as_str() {
+                        let before = block[field].as_str().unwrap_or("").to_owned();
+                        block[field] = json!(before + piece);
+                    }
+                }
+            }
+            "content_block_stop" => assert_eq!(data["index"], open.take().unwrap()),
+            "message_delta" => usage = data["usage"].clone(),
+            _ => names.push(kind),
+        }
+    }
+    assert_eq!(
+        (names, usage),
+        (vec!["message_start".into(), "message_stop".into()], json!({ "output_tokens": 9 }))
+    );
+    let kinds: Vec<&str> = blocks.iter().map(|block| block["type"].as_str().unwrap()).collect();
+    assert_eq!(
+        kinds,
+        [
+            "thinking",
+            "text",
+            "server_tool_use",
+            "tool_result",
+            "server_tool_use",
+            "text",
+            "tool_result",
+            "text"
+        ]
+    );
+    assert_eq!((&blocks[1]["text"], &blocks[2]["input"]), (&json!("I look."), &json!("{\"x\":1}")));
+    assert_eq!((&blocks[5]["text"], &blocks[7]["text"]), (&json!("It"), &json!(" is 1.")));
+    assert_eq!((&blocks[6]["tool_use_id"], &blocks[6]["is_error"]), (&json!("s"), &json!(true)));
+}
+
+#[test]
+fn a_result_that_does_not_go_on_is_told_whole_and_a_failure_is_the_end() {
+    let told = |wire, end: (&'static str, Value)| {
+        let mut log = log()[..4].to_vec();
+        log.push(end);
+        log.push(("done", json!({ "status": "failed" })));
+        written(wire, &log, 4)
+    };
+    let other = || ("result", json!({ "message": "Other", "assistant": null }));
+    assert!(told(Wire::OpenAi, other()).contains(r#""content":"\n\nOther""#));
+    let anthropic = told(Wire::Anthropic, other());
+    assert!(anthropic.starts_with("event: content_block_stop"), "{anthropic}");
+    assert!(anthropic.contains(r#""text":"Other""#) && anthropic.contains("message_stop"));
+    let failed = || ("error", json!({ "code": "model_error", "message": "no", "assistant": null }));
+    let openai = told(Wire::OpenAi, failed());
+    assert!(openai.contains(r#""code":"model_error""#) && openai.ends_with("data: [DONE]\n\n"), "{openai}");
+    let anthropic = told(Wire::Anthropic, failed());
+    assert!(anthropic.contains("event: error") && !anthropic.contains("message_stop"), "{anthropic}");
+}

@@ -1,0 +1,119 @@
+//! For parsers of Anthropic's stream: one message, its blocks one after the other. A call that was made on the server
+//! is a block of the server's own, and its result another.
+
+use serde_json::{Value, json};
+
+use super::openai::frame;
+use super::told::{Told, Word};
+
+#[derive(Debug, Default)]
+pub(super) struct Anthropic {
+    told: Told,
+    /// The next block's number.
+    next: u64,
+    open: Option<&'static str>,
+}
+
+impl Anthropic {
+    pub(super) fn push(&mut self, seq: i64, kind: &str, data: &str, out: &mut Vec<u8>) {
+        let mut frames = Vec::new();
+        match self.told.read(kind, data) {
+            Word::Begin { run } => frames.push(json!({ "type": "message_start", "message": {
+                "id": format!("msg_{run}"), "type": "message", "role": "assistant", "model": "threadkeep", "content": [],
+                "stop_reason": null, "stop_sequence": null, "usage": { "input_tokens": 0, "output_tokens": 0 } } })),
+            Word::Text(text) => self.text(&text, &mut frames),
+            Word::Reasoning(text) => {
+                self.open_block("thinking", &mut frames);
+                frames.push(self.delta(json!({ "type": "thinking_delta", "thinking": text })));
+            }
+            Word::Calls { calls, ended, .. } => {
+                for call in &calls {
+                    self.call(call, &mut frames);
+                }
+                if let Some(ended) = ended {
+                    self.result(&ended, &mut frames);
+                }
+            }
+            Word::Ended(ended) => self.result(&ended, &mut frames),
+            Word::Closing { rest, whole } => {
+                if whole {
+                    self.close(&mut frames);
+                }
+                if !rest.is_empty() {
+                    self.text(&rest, &mut frames);
+                }
+                self.close(&mut frames);
+                frames.push(json!({ "type": "message_delta", "delta": { "stop_reason": "end_turn", "stop_sequence": null },
+                    "usage": { "output_tokens": self.told.tokens } }));
+            }
+            Word::Failure { message, .. } => {
+                self.close(&mut frames);
+                frames.push(json!({ "type": "error", "error": { "type": "api_error", "message": message } }));
+            }
+            Word::Done if self.told.failed => {}
+            Word::Done => frames.push(json!({ "type": "message_stop" })),
+            Word::Other(_) | Word::Nothing => {}
+        }
+        let last = frames.len().saturating_sub(1);
+        for (at, data) in frames.iter().enumerate() {
+            let name = data["type"].as_str();
+            frame(name, (at == last).then_some(seq), &data.to_string(), out);
+        }
+    }
+
+    fn text(&mut self, text: &str, frames: &mut Vec<Value>) {
+        self.open_block("text", frames);
+        frames.push(self.delta(json!({ "type": "text_delta", "text": text })));
+    }
+
+    fn delta(&self, delta: Value) -> Value {
+        json!({ "type": "content_block_delta", "index": self.next.saturating_sub(1), "delta": delta })
+    }
+
+    /// The block that a delta belongs to; one of another kind is closed first.
+    fn open_block(&mut self, kind: &'static str, frames: &mut Vec<Value>) {
+        if self.open == Some(kind) {
+            return;
+        }
+        let block = match kind {
+            "thinking" => json!({ "type": "thinking", "thinking": "", "signature": "" }),
+            _ => json!({ "type": "text", "text": "" }),
+        };
+        self.start(&block, frames);
+        self.open = Some(kind);
+    }
+
+    fn start(&mut self, block: &Value, frames: &mut Vec<Value>) {
+        self.close(frames);
+        frames.push(json!({ "type": "content_block_start", "index": self.next, "content_block": block }));
+        self.next += 1;
+        self.open = Some("other");
+    }
+
+    fn close(&mut self, frames: &mut Vec<Value>) {
+        if self.open.take().is_some() {
+            frames.push(json!({ "type": "content_block_stop", "index": self.next.saturating_sub(1) }));
+        }
+    }
+
+    fn call(&mut self, call: &Value, frames: &mut Vec<Value>) {
+        let block = json!({ "type": "server_tool_use", "id": call["id"], "name": call["name"], "input": {} });
+        self.start(&block, frames);
+        let args = if call["args"].is_null() { json!({}) } else { call["args"].clone() };
+        frames.push(self.delta(json!({ "type": "input_json_delta", "partial_json": args.to_string() })));
+        self.close(frames);
+    }
+
+    fn result(&mut self, ended: &Value, frames: &mut Vec<Value>) {
+        let (text, failed) = match (&ended["error"], &ended["result"]) {
+            (Value::String(error), _) => (error.clone(), true),
+            (_, Value::String(text)) => (text.clone(), false),
+            (_, Value::Null) => (String::new(), false),
+            (_, other) => (other.to_string(), false),
+        };
+        let content = json!([{ "type": "text", "text": text }]);
+        let block = json!({ "type": "tool_result", "tool_use_id": ended["id"], "content": content, "is_error": failed });
+        self.start(&block, frames);
+        self.close(frames);
+    }
+}

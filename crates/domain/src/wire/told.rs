@@ -1,0 +1,122 @@
+//! What a dialect that only adds has told of a run so far. A sandbox's step is a call to it, and the text of a result
+//! is told as far as it is new. To go on in the middle of a run, the events before are read and not written.
+
+use std::collections::HashSet;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// An event as such a dialect needs it.
+pub(super) enum Word {
+    Begin {
+        run: String,
+    },
+    Text(String),
+    Reasoning(String),
+    /// Calls to announce, and the end of the one where it is known already.
+    Calls {
+        round: u64,
+        calls: Vec<Value>,
+        ended: Option<Value>,
+    },
+    /// `{ id, name, result, error, truncated, round }`.
+    Ended(Value),
+    /// What only some dialects can say: the event's own data.
+    Other(Value),
+    /// The end of a run that succeeded, and the text not yet told; `whole` when it does not go on from what was.
+    Closing {
+        rest: String,
+        whole: bool,
+    },
+    Failure {
+        code: String,
+        message: String,
+    },
+    Done,
+    Nothing,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    /// The text since the last other block.
+    text: String,
+    steps: HashSet<String>,
+    pub(super) failed: bool,
+    /// Of the finished message.
+    pub(super) tokens: i64,
+}
+
+#[derive(Deserialize)]
+struct Ending {
+    #[serde(default)]
+    code: String,
+    #[serde(default)]
+    message: String,
+}
+
+impl Told {
+    pub(super) fn read(&mut self, kind: &str, data: &str) -> Word {
+        let data: Value = serde_json::from_str(data).unwrap_or_default();
+        let text = || data["text"].as_str().unwrap_or_default().to_owned();
+        match kind {
+            "turn" => Word::Begin { run: data["run"].as_str().unwrap_or_default().to_owned() },
+            "delta" => {
+                self.text.push_str(&text());
+                Word::Text(text())
+            }
+            "reasoning" => {
+                self.text.clear();
+                Word::Reasoning(text())
+            }
+            "step" => self.step(data),
+            "tool_calls" => {
+                self.text.clear();
+                let calls = data["calls"].as_array().cloned().unwrap_or_default();
+                Word::Calls { round: data["round"].as_u64().unwrap_or(0), calls, ended: None }
+            }
+            "tool_result" => Word::Ended(data),
+            "sources" | "file" => {
+                self.text.clear();
+                Word::Other(data)
+            }
+            "approval" => Word::Other(data),
+            "result" => self.closing(&data),
+            "error" => {
+                self.failed = true;
+                let Ending { code, message } = serde_json::from_value(data)
+                    .unwrap_or(Ending { code: "internal".into(), message: String::new() });
+                Word::Failure { code, message }
+            }
+            "done" => Word::Done,
+            _ => Word::Nothing,
+        }
+    }
+
+    fn step(&mut self, step: Value) -> Word {
+        let id = step["id"].as_str().unwrap_or_default().to_owned();
+        let over = step["status"] != "running";
+        let ended = over.then(|| {
+            // A failure without a word of its own is still one.
+            let failed = step["status"] == "failed" && step["error"].is_null();
+            let error = if failed { json!("failed") } else { step["error"].clone() };
+            json!({ "id": id, "name": step["name"], "result": step["result"], "error": error, "truncated": false,
+                "round": 0 })
+        });
+        if self.steps.insert(id.clone()) {
+            self.text.clear();
+            let call = json!({ "id": id, "name": step["name"], "args": step["args"] });
+            return Word::Calls { round: 0, calls: vec![call], ended };
+        }
+        ended.map_or(Word::Nothing, Word::Ended)
+    }
+
+    fn closing(&mut self, data: &Value) -> Word {
+        self.tokens = data["assistant"]["tokenCount"].as_i64().unwrap_or(0);
+        let message = data["message"].as_str().unwrap_or_default();
+        match message.strip_prefix(self.text.as_str()) {
+            _ if message.is_empty() => Word::Closing { rest: String::new(), whole: false },
+            Some(rest) => Word::Closing { rest: rest.to_owned(), whole: false },
+            None => Word::Closing { rest: message.to_owned(), whole: true },
+        }
+    }
+}

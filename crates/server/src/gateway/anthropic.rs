@@ -1,0 +1,202 @@
+//! Anthropic's messages, from the server's side: a request as an ask, an answer as named events or whole.
+
+use domain::model::{
+    Answer, Ask, Call, Dialect, Finish, Gathered, ModelEvent, Prompt, Said, ToolSpec, Verbatim,
+};
+use domain::prompt::valid;
+use serde_json::value::to_raw_value;
+use serde_json::{Value, json};
+
+use super::openai::name_of;
+use super::{Asked, Writer, common, frame, text_of};
+use crate::problem::Problem;
+
+pub fn read(body: Value) -> Result<Asked, Problem> {
+    let (model, messages, stream) = common(&body)?;
+    let mut said: Vec<Said> = Vec::new();
+    for message in messages {
+        let content = &message["content"];
+        if message["role"] == "assistant" {
+            said.push(assistant(content));
+            continue;
+        }
+        let blocks = content.as_array().map(Vec::as_slice).unwrap_or_default();
+        let (results, other): (Vec<&Value>, Vec<&Value>) =
+            blocks.iter().partition(|block| block["type"] == "tool_result");
+        let answers: Vec<Answer> = results.into_iter().map(|block| answer(&said, block)).collect();
+        if !answers.is_empty() {
+            said.push(Said::Answers(answers));
+        }
+        let text = if content.is_array() { text_of(&json!(other)) } else { text_of(content) };
+        said.push(Said::User(text));
+    }
+    let none = body["tool_choice"]["type"] == "none";
+    let tools = body["tools"].as_array().into_iter().flatten().filter(|_| !none).filter_map(tool).collect();
+    let prompt = Prompt { system: text_of(&body["system"]), messages: valid(said) };
+    let max_tokens = body["max_tokens"].as_u64();
+    let verbatim = Some(Verbatim { dialect: Dialect::Anthropic, body });
+    let ask = Ask { model: String::new(), prompt, tools, max_tokens, verbatim };
+    Ok(Asked { model, ask, stream, include_usage: true })
+}
+
+fn assistant(content: &Value) -> Said {
+    let blocks = content.as_array().map(Vec::as_slice).unwrap_or_default();
+    let calls = blocks.iter().filter(|block| block["type"] == "tool_use").map(|block| Call {
+        id: block["id"].as_str().unwrap_or("").to_owned(),
+        name: block["name"].as_str().unwrap_or("").to_owned(),
+        args: if block["input"].is_object() { block["input"].to_string() } else { "{}".to_owned() },
+    });
+    let texts: Vec<&str> = blocks.iter().filter_map(|block| block["text"].as_str()).collect();
+    let text = content.as_str().map_or_else(|| texts.join("\n\n"), str::to_owned);
+    Said::Assistant { text, calls: calls.collect() }
+}
+
+fn answer(said: &[Said], block: &Value) -> Answer {
+    let id = block["tool_use_id"].as_str().unwrap_or("").to_owned();
+    let failed = block["is_error"] == true;
+    Answer { name: name_of(said, &id), id, text: text_of(&block["content"]), failed }
+}
+
+fn tool(tool: &Value) -> Option<ToolSpec> {
+    Some(ToolSpec {
+        name: tool["name"].as_str()?.to_owned(),
+        description: tool["description"].as_str().unwrap_or("").to_owned(),
+        schema: to_raw_value(&tool["input_schema"]).ok()?,
+    })
+}
+
+pub struct Events {
+    id: String,
+    model: String,
+    begun: bool,
+    /// The next block's number, and what is open: a kind of text, or the index of a call.
+    next: u64,
+    open: Option<Open>,
+    gathered: Gathered,
+    thought: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Open {
+    Text,
+    Thinking,
+    Call(u64),
+}
+
+impl Events {
+    pub fn new(id: &str, asked: &Asked) -> Self {
+        Self {
+            id: format!("msg_{id}"),
+            model: asked.model.clone(),
+            begun: false,
+            next: 0,
+            open: None,
+            gathered: Gathered::default(),
+            thought: String::new(),
+        }
+    }
+
+    /// The message with these blocks.
+    fn message(&self, content: Value, reason: Option<&str>) -> Value {
+        let usage = self.gathered.usage;
+        json!({ "id": self.id, "type": "message", "role": "assistant", "model": self.model, "content": content,
+            "stop_reason": reason, "stop_sequence": null,
+            "usage": { "input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens } })
+    }
+
+    fn send(&mut self, data: &Value, out: &mut Vec<u8>) {
+        if !std::mem::replace(&mut self.begun, true) {
+            let start = json!({ "type": "message_start", "message": self.message(json!([]), None) });
+            frame(Some("message_start"), &start, out);
+        }
+        frame(data["type"].as_str(), data, out);
+    }
+
+    fn open(&mut self, kind: Open, block: &Value, out: &mut Vec<u8>) {
+        if self.open == Some(kind) {
+            return;
+        }
+        self.close(out);
+        self.send(&json!({ "type": "content_block_start", "index": self.next, "content_block": block }), out);
+        self.next += 1;
+        self.open = Some(kind);
+    }
+
+    fn close(&mut self, out: &mut Vec<u8>) {
+        if self.open.take().is_some() {
+            self.send(&json!({ "type": "content_block_stop", "index": self.next.saturating_sub(1) }), out);
+        }
+    }
+
+    fn delta(&mut self, delta: &Value, out: &mut Vec<u8>) {
+        let index = self.next.saturating_sub(1);
+        self.send(&json!({ "type": "content_block_delta", "index": index, "delta": delta }), out);
+    }
+}
+
+fn reason(finish: Finish) -> &'static str {
+    match finish {
+        Finish::Stop => "end_turn",
+        Finish::Calls => "tool_use",
+        Finish::Length => "max_tokens",
+        Finish::Refused => "refusal",
+    }
+}
+
+impl Writer for Events {
+    fn event(&mut self, event: &ModelEvent, out: &mut Vec<u8>) {
+        self.gathered.push(event);
+        match event {
+            ModelEvent::Text(text) => {
+                self.open(Open::Text, &json!({ "type": "text", "text": "" }), out);
+                self.delta(&json!({ "type": "text_delta", "text": text }), out);
+            }
+            ModelEvent::Reasoning(text) => {
+                self.thought.push_str(text);
+                let block = json!({ "type": "thinking", "thinking": "", "signature": "" });
+                self.open(Open::Thinking, &block, out);
+                self.delta(&json!({ "type": "thinking_delta", "thinking": text }), out);
+            }
+            ModelEvent::Call(part) => {
+                let block = json!({ "type": "tool_use", "id": part.id, "name": part.name, "input": {} });
+                self.open(Open::Call(part.index), &block, out);
+                if !part.args.is_empty() {
+                    self.delta(&json!({ "type": "input_json_delta", "partial_json": part.args }), out);
+                }
+            }
+            ModelEvent::Usage(_) => {}
+            ModelEvent::End(Ok(finish)) => {
+                self.close(out);
+                let usage = self.gathered.usage;
+                let end = json!({ "type": "message_delta",
+                    "delta": { "stop_reason": reason(*finish), "stop_sequence": null },
+                    "usage": { "input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens } });
+                self.send(&end, out);
+                self.send(&json!({ "type": "message_stop" }), out);
+            }
+            ModelEvent::End(Err(fault)) => {
+                let error = json!({ "type": "api_error", "message": fault.message });
+                self.send(&json!({ "type": "error", "error": error }), out);
+            }
+        }
+    }
+
+    fn whole(&self) -> Value {
+        let mut content = Vec::new();
+        if !self.thought.is_empty() {
+            content.push(json!({ "type": "thinking", "thinking": self.thought, "signature": "" }));
+        }
+        if !self.gathered.text.is_empty() {
+            content.push(json!({ "type": "text", "text": self.gathered.text }));
+        }
+        content.extend(self.gathered.calls.iter().map(|call| {
+            let input: Value = serde_json::from_str(&call.args).unwrap_or_else(|_| json!({}));
+            json!({ "type": "tool_use", "id": call.id, "name": call.name, "input": input })
+        }));
+        let finish = match &self.gathered.end {
+            Some(Ok(finish)) => Some(reason(*finish)),
+            _ => None,
+        };
+        self.message(json!(content), finish)
+    }
+}

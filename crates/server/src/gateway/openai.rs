@@ -1,0 +1,199 @@
+//! OpenAI's chat completions, from the server's side: a request as an ask, an answer as chunks or whole.
+
+use domain::model::{
+    Answer, Ask, Call, Dialect, Finish, Gathered, ModelEvent, Prompt, Said, ToolSpec, Verbatim,
+};
+use domain::prompt::valid;
+use serde_json::value::to_raw_value;
+use serde_json::{Value, json};
+
+use super::{Asked, Writer, common, frame, text_of};
+use crate::problem::Problem;
+
+pub fn read(body: Value) -> Result<Asked, Problem> {
+    let (model, messages, stream) = common(&body)?;
+    let mut system = Vec::new();
+    let mut said: Vec<Said> = Vec::new();
+    for message in messages {
+        match message["role"].as_str().unwrap_or("") {
+            "system" | "developer" => system.push(text_of(&message["content"])),
+            "assistant" => said.push(assistant(message)),
+            "tool" | "function" => {
+                let id = message["tool_call_id"].as_str().unwrap_or("").to_owned();
+                let answer = Answer {
+                    name: name_of(&said, &id),
+                    id,
+                    text: text_of(&message["content"]),
+                    failed: false,
+                };
+                match said.last_mut() {
+                    Some(Said::Answers(answers)) => answers.push(answer),
+                    _ => said.push(Said::Answers(vec![answer])),
+                }
+            }
+            _ => said.push(Said::User(text_of(&message["content"]))),
+        }
+    }
+    let none = body["tool_choice"] == "none";
+    let tools = body["tools"].as_array().into_iter().flatten().filter(|_| !none).filter_map(tool).collect();
+    let max_tokens = body["max_completion_tokens"].as_u64().or_else(|| body["max_tokens"].as_u64());
+    let include_usage = body["stream_options"]["include_usage"] == true;
+    let prompt = Prompt { system: system.join("\n\n"), messages: valid(said) };
+    let verbatim = Some(Verbatim { dialect: Dialect::Openai, body });
+    let ask = Ask { model: String::new(), prompt, tools, max_tokens, verbatim };
+    Ok(Asked { model, ask, stream, include_usage })
+}
+
+fn assistant(message: &Value) -> Said {
+    let calls = message["tool_calls"].as_array().into_iter().flatten();
+    let calls = calls.map(|call| Call {
+        id: call["id"].as_str().unwrap_or("").to_owned(),
+        name: call["function"]["name"].as_str().unwrap_or("").to_owned(),
+        args: call["function"]["arguments"]
+            .as_str()
+            .filter(|args| !args.is_empty())
+            .unwrap_or("{}")
+            .to_owned(),
+    });
+    Said::Assistant { text: text_of(&message["content"]), calls: calls.collect() }
+}
+
+/// The tool whose call has this id.
+pub(super) fn name_of(said: &[Said], id: &str) -> String {
+    let calls = said.iter().rev().filter_map(|said| match said {
+        Said::Assistant { calls, .. } => calls.iter().find(|call| call.id == id),
+        _ => None,
+    });
+    calls.map(|call| call.name.clone()).next().unwrap_or_default()
+}
+
+fn tool(tool: &Value) -> Option<ToolSpec> {
+    let function = &tool["function"];
+    let schema = match &function["parameters"] {
+        Value::Null => json!({ "type": "object" }),
+        schema => schema.clone(),
+    };
+    Some(ToolSpec {
+        name: function["name"].as_str()?.to_owned(),
+        description: function["description"].as_str().unwrap_or("").to_owned(),
+        schema: to_raw_value(&schema).ok()?,
+    })
+}
+
+pub struct Chunks {
+    id: String,
+    created: i64,
+    model: String,
+    include_usage: bool,
+    begun: bool,
+    gathered: Gathered,
+    thought: String,
+}
+
+impl Chunks {
+    pub fn new(id: &str, created: i64, asked: &Asked) -> Self {
+        Self {
+            id: format!("chatcmpl-{id}"),
+            created,
+            model: asked.model.clone(),
+            include_usage: asked.include_usage,
+            begun: false,
+            gathered: Gathered::default(),
+            thought: String::new(),
+        }
+    }
+
+    fn chunk(&self, choices: Value, out: &mut Vec<u8>) {
+        let mut chunk = json!({ "id": self.id, "object": "chat.completion.chunk", "created": self.created,
+            "model": self.model, "choices": choices });
+        if self.include_usage {
+            chunk["usage"] = Value::Null;
+        }
+        frame(None, &chunk, out);
+    }
+
+    fn delta(&mut self, mut delta: Value, out: &mut Vec<u8>) {
+        if !std::mem::replace(&mut self.begun, true) {
+            delta["role"] = json!("assistant");
+        }
+        self.chunk(json!([{ "index": 0, "delta": delta, "finish_reason": null, "logprobs": null }]), out);
+    }
+
+    fn usage(&self) -> Value {
+        let usage = self.gathered.usage;
+        json!({ "prompt_tokens": usage.input_tokens, "completion_tokens": usage.output_tokens,
+            "total_tokens": usage.input_tokens + usage.output_tokens })
+    }
+}
+
+fn reason(finish: Finish) -> &'static str {
+    match finish {
+        Finish::Stop => "stop",
+        Finish::Calls => "tool_calls",
+        Finish::Length => "length",
+        Finish::Refused => "content_filter",
+    }
+}
+
+impl Writer for Chunks {
+    fn event(&mut self, event: &ModelEvent, out: &mut Vec<u8>) {
+        self.gathered.push(event);
+        match event {
+            ModelEvent::Text(text) => self.delta(json!({ "content": text }), out),
+            ModelEvent::Reasoning(text) => {
+                self.thought.push_str(text);
+                self.delta(json!({ "reasoning_content": text }), out);
+            }
+            ModelEvent::Call(part) => {
+                let mut call = json!({ "index": part.index, "function": { "arguments": part.args } });
+                if let Some(id) = &part.id {
+                    call["id"] = json!(id);
+                    call["type"] = json!("function");
+                }
+                if let Some(name) = &part.name {
+                    call["function"]["name"] = json!(name);
+                }
+                self.delta(json!({ "tool_calls": [call] }), out);
+            }
+            ModelEvent::Usage(_) => {}
+            ModelEvent::End(Ok(finish)) => {
+                let stop =
+                    json!([{ "index": 0, "delta": {}, "finish_reason": reason(*finish), "logprobs": null }]);
+                self.chunk(stop, out);
+                if self.include_usage {
+                    let usage = json!({ "id": self.id, "object": "chat.completion.chunk", "created": self.created,
+                        "model": self.model, "choices": [], "usage": self.usage() });
+                    frame(None, &usage, out);
+                }
+                out.extend_from_slice(b"data: [DONE]\n\n");
+            }
+            ModelEvent::End(Err(fault)) => {
+                let error = json!({ "message": fault.message, "type": "api_error", "param": null,
+                    "code": fault.kind.code() });
+                frame(None, &json!({ "error": error }), out);
+            }
+        }
+    }
+
+    fn whole(&self) -> Value {
+        let Gathered { text, calls, end, .. } = &self.gathered;
+        let content = if text.is_empty() && !calls.is_empty() { Value::Null } else { json!(text) };
+        let mut message = json!({ "role": "assistant", "content": content, "refusal": null });
+        if !calls.is_empty() {
+            let calls = calls.iter().map(|call| {
+                json!({ "id": call.id, "type": "function", "function": { "name": call.name, "arguments": call.args } })
+            });
+            message["tool_calls"] = calls.collect();
+        }
+        if !self.thought.is_empty() {
+            message["reasoning_content"] = json!(self.thought);
+        }
+        let finish = match end {
+            Some(Ok(finish)) => reason(*finish),
+            _ => "stop",
+        };
+        json!({ "id": self.id, "object": "chat.completion", "created": self.created, "model": self.model,
+            "choices": [{ "index": 0, "message": message, "finish_reason": finish, "logprobs": null }],
+            "usage": self.usage() })
+    }
+}

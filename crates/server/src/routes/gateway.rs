@@ -1,0 +1,141 @@
+//! Models for other people's clients: `/v1/models`, `/v1/chat/completions`, `/v1/messages`.
+
+use std::convert::Infallible;
+
+use axum::Extension;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderName, HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use domain::model::{ModelEvent, ModelFault, ModelFaultKind};
+use futures_util::{StreamExt as _, stream};
+use serde_json::{Value, json};
+use upstream::llm::ModelStream;
+
+use crate::extract::JsonBody;
+use crate::gateway::{Asked, Metered, OfRun, Writer, anthropic, openai, unknown_model};
+use crate::problem::Problem;
+use crate::state::AppState;
+
+type Run = Option<Extension<OfRun>>;
+
+/// The models that can be asked for now, in the shape of both vendors.
+#[utoipa::path(get, path = "/v1/models", operation_id = "list_models", tag = "models",
+    responses((status = 200, description = "`{ object, data: [{ id, object, created, owned_by }] }`", body = Object)))]
+pub async fn models(State(app): State<AppState>) -> Response {
+    let names = app.models.list().await;
+    let each = names.iter().map(|name| {
+        let owner = name.split('/').next().unwrap_or_default();
+        json!({ "id": name, "object": "model", "created": 0, "owned_by": owner, "type": "model",
+            "display_name": name, "created_at": "1970-01-01T00:00:00Z" })
+    });
+    let (first, last) = (names.first(), names.last());
+    let list = json!({ "object": "list", "data": each.collect::<Vec<_>>(), "has_more": false, "first_id": first,
+        "last_id": last });
+    axum::Json(list).into_response()
+}
+
+/// OpenAI's chat completions, streaming or not.
+#[utoipa::path(post, path = "/v1/chat/completions", operation_id = "create_chat_completion", tag = "models",
+    request_body(content = Object, description = "As OpenAI's, `model` being `provider/model`"),
+    responses((status = 200, description = "As OpenAI's", body = Object), (status = 404), (status = 502), (status = 504)))]
+pub async fn completions(
+    State(app): State<AppState>,
+    run: Run,
+    JsonBody(body): JsonBody<Value>,
+) -> Result<Response, Problem> {
+    let asked = openai::read(body)?;
+    let (id, created) = (app.clock.new_id().simple().to_string(), app.clock.now().as_second());
+    let writer = openai::Chunks::new(&id, created, &asked);
+    answer(&app, run, asked, Box::new(writer)).await
+}
+
+/// Anthropic's messages, streaming or not.
+#[utoipa::path(post, path = "/v1/messages", operation_id = "create_message", tag = "models",
+    request_body(content = Object, description = "As Anthropic's, `model` being `provider/model`"),
+    responses((status = 200, description = "As Anthropic's", body = Object), (status = 404), (status = 502), (status = 504)))]
+pub async fn messages(
+    State(app): State<AppState>,
+    run: Run,
+    JsonBody(body): JsonBody<Value>,
+) -> Result<Response, Problem> {
+    let asked = anthropic::read(body)?;
+    let writer = anthropic::Events::new(&app.clock.new_id().simple().to_string(), &asked);
+    answer(&app, run, asked, Box::new(writer)).await
+}
+
+/// An answer under way.
+struct Telling {
+    stream: ModelStream,
+    writer: Box<dyn Writer>,
+    metered: Metered,
+}
+
+impl Telling {
+    /// The frames of the next events.
+    async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            let batch = self.stream.next().await?;
+            let out = self.write(&batch);
+            if !out.is_empty() {
+                return Some(out.into());
+            }
+        }
+    }
+
+    fn write(&mut self, batch: &[ModelEvent]) -> Vec<u8> {
+        let mut out = Vec::new();
+        for event in batch {
+            if let ModelEvent::Usage(usage) = event {
+                self.metered.usage = *usage;
+            }
+            self.writer.event(event, &mut out);
+        }
+        out
+    }
+}
+
+async fn answer(
+    app: &AppState,
+    run: Run,
+    mut asked: Asked,
+    writer: Box<dyn Writer>,
+) -> Result<Response, Problem> {
+    let found = app.models.find(&asked.model).map_err(unknown_model)?;
+    asked.ask.model.clone_from(&found.name);
+    let run = run.map(|Extension(OfRun(held))| held);
+    let metered = Metered { app: app.clone(), run, usage: Default::default() };
+    let mut telling = Telling { stream: found.model.stream(asked.ask), writer, metered };
+    let mut begun = Vec::new();
+    loop {
+        let lost =
+            || vec![ModelEvent::End(Err(ModelFault::new(ModelFaultKind::Error, "The answer has no end.")))];
+        let batch = telling.stream.next().await.unwrap_or_else(lost);
+        let end = match batch.last() {
+            Some(ModelEvent::End(end)) => Some(end.clone()),
+            _ => None,
+        };
+        // A failure before the first word is an answer of its own.
+        if let (Some(Err(fault)), true) = (&end, begun.is_empty() || !asked.stream) {
+            return Err(fault.clone().into());
+        }
+        begun.extend(telling.write(&batch));
+        match end {
+            _ if asked.stream && !begun.is_empty() => return Ok(streamed(telling, begun)),
+            Some(_) => return Ok(axum::Json(telling.writer.whole()).into_response()),
+            None => {}
+        }
+    }
+}
+
+fn streamed(telling: Telling, begun: Vec<u8>) -> Response {
+    let rest = stream::unfold(telling, |mut telling| async move { Some((telling.next().await?, telling)) });
+    let all = stream::iter([Bytes::from(begun)]).chain(rest).map(Ok::<_, Infallible>);
+    let mut response = Body::from_stream(all).into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store, no-transform"));
+    headers.insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
+    response
+}

@@ -1,0 +1,221 @@
+//! A run by a model: the thread goes out within its budget, words come back and become events, calls are announced,
+//! stored, made on the server and answered, round by round. What to do next is decided in `domain::tool`; here it is
+//! done.
+
+mod agent;
+mod material;
+mod people;
+mod round;
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use domain::agent::{Agent, AgentSettings};
+use domain::budget::{Fitted, fit};
+use domain::entry::{Dispatch as Sent, Trace};
+use domain::event::{RunEvent, Text};
+use domain::model::{Ask, Finish, Gathered, ModelEvent, ModelFault, ToolSpec};
+use domain::run::Usage;
+use domain::tool::{Next, next};
+use futures_util::StreamExt as _;
+use serde_json::json;
+use store::turns::Dispatch;
+use upstream::llm::models::Found;
+
+use crate::Turns;
+use crate::drive::Stop;
+use crate::error::TurnError;
+use crate::log::RunLog;
+use crate::settle::Ending;
+use crate::tools::{Place, Tool};
+
+/// What is to be run.
+pub(crate) struct Job<'d> {
+    pub(crate) dispatch: &'d Dispatch,
+    pub(crate) agent: Option<Agent>,
+    /// Another node began it, and left it waiting for a person.
+    pub(crate) goes_on: bool,
+}
+
+/// What ends a run before it has come to its own end.
+pub(crate) enum Halt {
+    Ending(Ending),
+    Error(TurnError),
+    /// It waits for a person, and this node is to stop: the next one goes on with it.
+    Left,
+}
+
+impl From<TurnError> for Halt {
+    fn from(error: TurnError) -> Self {
+        Self::Error(error)
+    }
+}
+
+impl From<ModelFault> for Halt {
+    fn from(fault: ModelFault) -> Self {
+        Self::Ending(Ending::failed(fault.kind.code(), fault.message))
+    }
+}
+
+type Stopping<'s> = Pin<&'s mut (dyn Future<Output = Result<Ending, TurnError>> + Send)>;
+
+/// A run by a model while it is under way.
+struct ModelRun<'r> {
+    turns: &'r Turns,
+    log: &'r mut RunLog,
+    stop: Stopping<'r>,
+    place: Place,
+    /// The model's whole name.
+    name: String,
+    model: Found,
+    tools: Vec<Arc<dyn Tool>>,
+    specs: Vec<ToolSpec>,
+    agent: AgentSettings,
+    material: material::Thread,
+    used: Usage,
+}
+
+impl Turns {
+    /// Runs until the model has answered or `stop` ends it. What was received is stored before more is asked for.
+    /// `None` when it is left for another node.
+    pub(crate) async fn run_with_model(
+        &self,
+        log: &mut RunLog,
+        job: Job<'_>,
+        stop: Stop,
+    ) -> Result<Option<Ending>, TurnError> {
+        let mut stop = std::pin::pin!(stop.wait());
+        let goes_on = job.goes_on;
+        let mut run = match self.prepare(log, job, stop.as_mut()).await {
+            Ok(run) => run,
+            Err(Halt::Ending(ending)) => return Ok(Some(ending)),
+            Err(Halt::Error(error)) => return Err(error),
+            Err(Halt::Left) => return Ok(None),
+        };
+        let ending = match run.converse(goes_on).await {
+            Ok(ending) | Err(Halt::Ending(ending)) => ending,
+            Err(Halt::Error(error)) => return Err(error),
+            Err(Halt::Left) => return Ok(None),
+        };
+        let metadata = json!({ "model": run.name, "context_from": run.material.first_sent() });
+        Ok(Some(ending.with_usage(run.used).with_metadata(metadata.to_string())))
+    }
+
+    async fn prepare<'r>(
+        &'r self,
+        log: &'r mut RunLog,
+        Job { dispatch, agent, .. }: Job<'_>,
+        mut stop: Stopping<'r>,
+    ) -> Result<ModelRun<'r>, Halt> {
+        let inner = &self.inner;
+        let chosen = self.chosen_model(log, dispatch, agent.as_ref()).await?;
+        let name = match chosen {
+            Some(chosen) => chosen,
+            None => until(&mut stop, inner.models.default_model()).await?,
+        };
+        let model = inner.models.find(&name)?;
+        let (tools, specs) = self.tools_of(agent.as_ref());
+        let system = agent::system(agent.as_ref());
+        let material = material::Thread::read(self, log, dispatch, system).await?;
+        let place = Place {
+            workspace: log.held.workspace,
+            conversation: dispatch.run.conversation,
+            run: log.held.lease.run,
+            user: dispatch.conversation.as_ref().map(|thread| thread.owner.clone()).unwrap_or_default(),
+        };
+        let agent = agent.map(|agent| agent.settings).unwrap_or_default();
+        let used = Usage::default();
+        Ok(ModelRun { turns: self, log, stop, place, name, model, tools, specs, agent, material, used })
+    }
+
+    pub(crate) fn now(&self) -> i64 {
+        self.inner.clock.now().as_millisecond()
+    }
+}
+
+impl ModelRun<'_> {
+    async fn converse(&mut self, goes_on: bool) -> Result<Ending, Halt> {
+        let rounds = u32::try_from(self.turns.inner.limits.max_tool_rounds).unwrap_or(u32::MAX);
+        let rounds = self.agent.max_rounds.map_or(rounds, |own| own.min(rounds));
+        let first = if goes_on { self.go_on().await? + 1 } else { 1 };
+        for round in first.. {
+            let offered = if round <= rounds { self.specs.clone() } else { Vec::new() };
+            let answer = self.ask(round, offered.clone()).await?;
+            match next(answer, &offered, round) {
+                Next::Answer(text) => return Ok(Ending::succeeded(text, None)),
+                Next::Round(planned) => self.make_calls(round, planned).await?,
+                Next::Failed(fault) => return Err(fault.into()),
+                Next::Exhausted => break,
+            }
+        }
+        let message = format!("the model went on calling tools after {rounds} rounds and gave no answer");
+        Ok(Ending::failed("tool_rounds_exhausted", message))
+    }
+
+    /// One call of the model, its words streamed into the log.
+    async fn ask(&mut self, round: u32, tools: Vec<ToolSpec>) -> Result<Gathered, Halt> {
+        let budget = self.turns.inner.limits.context_budget_chars as usize;
+        let fitted = fit(self.material.with(self.log.fold.blocks()), self.material.from, budget);
+        self.tell(round, &fitted)?;
+        self.material.from = fitted.from;
+        // What is sent is known before it is.
+        self.log.flush().await?;
+        let ask = Ask {
+            model: self.model.name.clone(),
+            prompt: fitted.prompt,
+            tools,
+            max_tokens: None,
+            verbatim: None,
+        };
+        let mut stream = self.model.model.stream(ask);
+        let (mut gathered, before) = (Gathered::default(), self.used);
+        while let Some(batch) = until(&mut self.stop, stream.next()).await? {
+            for event in batch {
+                self.hear(&event)?;
+                gathered.push(&event);
+            }
+            // Counted as it goes: whatever ends the run, what was used is known.
+            self.used.input_tokens = before.input_tokens + gathered.usage.input_tokens;
+            self.used.output_tokens = before.output_tokens + gathered.usage.output_tokens;
+            self.log.flush().await?;
+        }
+        let note = match &gathered.end {
+            Some(Ok(Finish::Length)) => Some("the model stopped at its limit: the answer is cut"),
+            Some(Ok(Finish::Refused)) => Some("the model refused, or its provider did"),
+            _ => None,
+        };
+        if let Some(note) = note {
+            self.log.trace(self.turns.now(), &Trace::Note { text: note.into() })?;
+        }
+        Ok(gathered)
+    }
+
+    fn hear(&mut self, event: &ModelEvent) -> Result<(), TurnError> {
+        let now = self.turns.now();
+        match event {
+            ModelEvent::Text(text) => self.log.event(now, &RunEvent::Delta(Text { text: text.clone() })),
+            ModelEvent::Reasoning(text) => {
+                self.log.event(now, &RunEvent::Reasoning(Text { text: text.clone() }))
+            }
+            ModelEvent::Call(_) | ModelEvent::Usage(_) | ModelEvent::End(_) => Ok(()),
+        }
+    }
+
+    /// What this call of the model is given, for the trace.
+    fn tell(&mut self, round: u32, fitted: &Fitted) -> Result<(), TurnError> {
+        let now = self.turns.now();
+        let sent = Sent { messages: self.material.ids(fitted.from), cuts: self.material.cuts(fitted) };
+        self.log.trace(now, &Trace::Dispatch(sent))?;
+        let text = format!("call {round} of the model {}", self.name);
+        self.log.trace(now, &Trace::Note { text })
+    }
+}
+
+/// Waits for something of somebody else's, or for the run's end.
+async fn until<T>(stop: &mut Stopping<'_>, work: impl Future<Output = T>) -> Result<T, Halt> {
+    tokio::select! {
+        biased;
+        stopped = stop => Err(stopped.map_or_else(Halt::Error, Halt::Ending)),
+        done = work => Ok(done),
+    }
+}

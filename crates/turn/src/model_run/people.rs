@@ -1,0 +1,152 @@
+//! Calls that wait for a person. They are kept before they are told of, and noted as made before they are: a restart
+//! goes on waiting, and makes no call twice.
+
+use std::time::Duration;
+
+use domain::approval::Approval;
+use domain::event::{Approval as Asked, RunEvent};
+use domain::run::{Run, Usage};
+use domain::tool::Planned;
+use store::turns::Held;
+
+use super::{Halt, ModelRun, until};
+use crate::Turns;
+use crate::error::TurnError;
+use crate::failpoint::point;
+use crate::log::{RunLog, retry};
+
+/// How often it is looked whether someone has decided, on whichever node.
+const LOOK: Duration = Duration::from_millis(250);
+
+impl ModelRun<'_> {
+    /// Keeps the calls and asks for a decision on each.
+    pub(super) async fn ask_people(
+        &mut self,
+        round: u32,
+        planned: &[Planned],
+    ) -> Result<Vec<Approval>, Halt> {
+        let inner = &self.turns.inner;
+        let fresh = |planned: &Planned| {
+            let (id, call) = (inner.clock.new_id(), planned.call.clone());
+            Approval { id, round, call, decision: None, started: false }
+        };
+        let asked: Vec<Approval> = planned.iter().map(fresh).collect();
+        if asked.is_empty() {
+            return Ok(asked);
+        }
+        retry(self.log.live(), || inner.store.add_approvals(&self.log.held, &asked)).await?;
+        point!("approvals.kept");
+        self.tell_people(&asked).await?;
+        Ok(asked)
+    }
+
+    async fn tell_people(&mut self, asked: &[Approval]) -> Result<(), TurnError> {
+        for approval in asked {
+            let event = Asked { id: approval.id.to_string(), call: approval.call.clone() };
+            self.log.event(self.turns.now(), &RunEvent::Approval(event))?;
+        }
+        self.log.flush().await
+    }
+
+    /// Waits until every call is decided on, and makes those that may be.
+    pub(super) async fn hear_people(&mut self, round: u32, mut open: Vec<Approval>) -> Result<(), Halt> {
+        let store = &self.turns.inner.store;
+        if !open.is_empty() && self.used != Usage::default() {
+            // Whoever may go on with the run knows only what is stored.
+            let used = std::mem::take(&mut self.used);
+            retry(self.log.live(), || store.count_usage(&self.log.held, used)).await?;
+        }
+        let (workspace, run) = (self.log.held.workspace, self.log.held.lease.run);
+        while !open.is_empty() {
+            let mut known = retry(self.log.live(), || store.list_approvals(workspace, run)).await?;
+            known.retain(|known| open.iter().any(|open| open.id == known.id));
+            let (decided, waiting) = known.into_iter().partition(|known| known.decision.is_some());
+            open = waiting;
+            self.act_on(round, decided).await?;
+            if open.is_empty() {
+                break;
+            }
+            tokio::select! {
+                biased;
+                () = self.turns.inner.draining.cancelled() => return Err(Halt::Left),
+                waited = until(&mut self.stop, tokio::time::sleep(LOOK)) => waited?,
+            }
+        }
+        Ok(())
+    }
+
+    async fn act_on(&mut self, round: u32, decided: Vec<Approval>) -> Result<(), Halt> {
+        let store = &self.turns.inner.store;
+        let mut approved = Vec::new();
+        for Approval { id, call, decision, .. } in decided {
+            let Some(decision) = decision else { continue };
+            if !decision.approve {
+                let reason = decision.reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+                self.end_call(round, call, format!("a person did not allow this call{reason}"))?;
+            } else if retry(self.log.live(), || store.start_approved(&self.log.held, id)).await? {
+                let args = serde_json::from_str(call.args.get()).map_err(|error| error.to_string());
+                approved.push(Planned { call, args });
+            } else {
+                self.end_call(round, call, "interrupted".to_owned())?;
+            }
+        }
+        self.log.flush().await?;
+        point!("approvals.started");
+        self.make_all(round, approved).await
+    }
+
+    /// Goes on with a run that another node left waiting; answers the round it was in.
+    pub(super) async fn go_on(&mut self) -> Result<u32, Halt> {
+        let (workspace, run) = (self.log.held.workspace, self.log.held.lease.run);
+        let store = &self.turns.inner.store;
+        let mut waiting = retry(self.log.live(), || store.list_approvals(workspace, run)).await?;
+        let open = self.log.fold.open_calls();
+        waiting.retain(|one| !one.started && open.contains(&(one.round, one.call.id.as_str())));
+        let round = open.iter().map(|(round, _)| *round).max().unwrap_or(0);
+        // What else is open may have been made: it is not made again.
+        let is_waiting =
+            |(round, id): &(u32, &str)| waiting.iter().any(|one| one.round == *round && one.call.id == *id);
+        let unknown: Vec<(u32, String)> = open
+            .into_iter()
+            .filter(|call| !is_waiting(call))
+            .map(|(round, id)| (round, id.to_owned()))
+            .collect();
+        for (round, id) in unknown {
+            self.end_unknown(round, &id)?;
+        }
+        let untold: Vec<Approval> = waiting.iter().filter(|one| one.decision.is_none()).cloned().collect();
+        self.tell_people(&untold).await?;
+        self.hear_people(round, waiting).await?;
+        Ok(round)
+    }
+}
+
+impl Turns {
+    /// Whether a run whose node went away waits for a person; then this node goes on with it.
+    pub(crate) async fn go_on_waiting(&self, held: Held) -> bool {
+        match self.find_waiting(&held).await {
+            Ok(Some((run, left))) => {
+                self.drive_from(held, &run, Some(left));
+                true
+            }
+            Ok(None) => false,
+            Err(error) => {
+                tracing::warn!(run = %held.lease.run, %error, "whether a left run waits is not known");
+                false
+            }
+        }
+    }
+
+    async fn find_waiting(&self, held: &Held) -> Result<Option<(Run, RunLog)>, TurnError> {
+        let store = &self.inner.store;
+        let known = store.list_approvals(held.workspace, held.lease.run).await?;
+        if known.iter().all(|one| one.started) {
+            return Ok(None);
+        }
+        let live = self.inner.live.run(held.lease.run);
+        let (run, log) = self.stored_log(*held, &live).await?;
+        let open = log.fold.open_calls();
+        let waits = known.iter().any(|one| !one.started && open.contains(&(one.round, one.call.id.as_str())));
+        Ok(waits.then_some((run, log)))
+    }
+}

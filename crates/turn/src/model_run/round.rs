@@ -1,0 +1,140 @@
+//! One round of calls: announced and stored before any is made, made in parallel, each within its time, each result
+//! cut once and stored before the model sees it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::entry::{ToolOutput, Trace};
+use domain::event::{RunEvent, Source, Sources, ToolCall, ToolCalls, ToolResult};
+use domain::message::Block;
+use domain::model::keepable;
+use domain::tool::{Planned, clip};
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use serde_json::Value;
+use serde_json::value::to_raw_value;
+
+use super::{Halt, ModelRun, until};
+use crate::error::TurnError;
+use crate::failpoint::point;
+use crate::tools::{Output, Place, Tool};
+
+/// A call that has come to its end.
+struct Ended {
+    id: String,
+    name: String,
+    outcome: Result<Output, String>,
+}
+
+impl ModelRun<'_> {
+    pub(super) async fn make_calls(&mut self, round: u32, planned: Vec<Planned>) -> Result<(), Halt> {
+        let calls = planned.iter().map(|planned| planned.call.clone()).collect();
+        self.log.event(self.turns.now(), &RunEvent::ToolCalls(ToolCalls { round, calls }))?;
+        // From here on it is known that they may have been made.
+        self.log.flush().await?;
+        point!("tools.announced");
+        let asks = |planned: &Planned| planned.args.is_ok() && self.agent.asks_for(&planned.call.name);
+        let (asking, free): (Vec<Planned>, Vec<Planned>) = planned.into_iter().partition(asks);
+        let asked = self.ask_people(round, &asking).await?;
+        self.make_all(round, free).await?;
+        self.hear_people(round, asked).await
+    }
+
+    /// Makes calls in parallel, each within its time.
+    pub(super) async fn make_all(&mut self, round: u32, planned: Vec<Planned>) -> Result<(), Halt> {
+        let patience = Duration::from_secs(self.turns.inner.limits.tool_timeout_seconds);
+        let mut under_way: FuturesUnordered<_> =
+            planned.into_iter().map(|planned| self.making(planned, patience)).collect();
+        while let Some(ended) = until(&mut self.stop, under_way.next()).await? {
+            self.record(round, ended)?;
+            point!("tools.made");
+            self.log.flush().await?;
+        }
+        Ok(())
+    }
+
+    /// Ends a call that is not made.
+    pub(super) fn end_call(&mut self, round: u32, call: ToolCall, reason: String) -> Result<(), TurnError> {
+        self.record(round, Ended { id: call.id, name: call.name, outcome: Err(reason) })
+    }
+
+    /// Ends a call of which nobody knows whether it was made.
+    pub(super) fn end_unknown(&mut self, round: u32, id: &str) -> Result<(), TurnError> {
+        let name = self.log.fold.blocks().iter().find_map(|block| match block {
+            Block::ToolCall { id: own, name, round: at, .. } if own == id && *at == round => {
+                Some(name.clone())
+            }
+            _ => None,
+        });
+        let (name, outcome) = (name.unwrap_or_default(), Err("interrupted".to_owned()));
+        self.record(round, Ended { id: id.to_owned(), name, outcome })
+    }
+
+    fn making(&self, planned: Planned, patience: Duration) -> impl Future<Output = Ended> + Send + 'static {
+        let Planned { call, args } = planned;
+        let tool =
+            self.specs.iter().position(|spec| spec.name == call.name).map(|at| Arc::clone(&self.tools[at]));
+        let place = self.place.clone();
+        async move {
+            let outcome = match (tool, args) {
+                (_, Err(reason)) => Err(reason),
+                (None, Ok(_)) => Err(format!("there is no tool {:?}", call.name)),
+                (Some(tool), Ok(args)) => make(&*tool, &place, args, patience).await,
+            };
+            Ended { id: call.id, name: call.name, outcome }
+        }
+    }
+
+    /// The result into the log: what the model sees is what is kept, and the whole of it is in the trace.
+    fn record(&mut self, round: u32, ended: Ended) -> Result<(), TurnError> {
+        let Ended { id, name, outcome } = ended;
+        let now = self.turns.now();
+        let max = self.turns.inner.limits.tool_result_chars as usize;
+        let mut event = ToolResult { id, name, result: None, error: None, truncated: false, round };
+        let mut sources = Vec::new();
+        let whole = match outcome {
+            Err(reason) => {
+                let reason = keepable(&reason);
+                let (error, truncated) = clip(&reason, max);
+                (event.error, event.truncated) = (Some(error), truncated);
+                reason
+            }
+            Ok(output) => {
+                sources = output.sources;
+                let whole = match &output.value {
+                    Value::String(text) => keepable(text),
+                    other => keepable(&other.to_string().replace("\\u0000", "\\ufffd")),
+                };
+                let (kept, truncated) = clip(&whole, max);
+                event.truncated = truncated;
+                // JSON that was cut is a text.
+                event.result = match output.value {
+                    Value::String(_) => to_raw_value(&kept).ok(),
+                    _ if truncated => to_raw_value(&kept).ok(),
+                    _ => serde_json::from_str(&whole).ok(),
+                };
+                whole
+            }
+        };
+        if event.truncated {
+            let output = ToolOutput { id: event.id.clone(), round, output: whole };
+            self.log.trace(now, &Trace::ToolOutput(output))?;
+        }
+        self.log.event(now, &RunEvent::ToolResult(event))?;
+        self.cite(now, sources)
+    }
+
+    fn cite(&mut self, now: i64, sources: Vec<Source>) -> Result<(), TurnError> {
+        if sources.is_empty() {
+            return Ok(());
+        }
+        self.log.event(now, &RunEvent::Sources(Sources { sources }))
+    }
+}
+
+async fn make(tool: &dyn Tool, place: &Place, args: Value, patience: Duration) -> Result<Output, String> {
+    match tokio::time::timeout(patience, tool.call(place, args)).await {
+        Ok(outcome) => outcome,
+        Err(_) => Err(format!("the tool did not answer within {} s", patience.as_secs())),
+    }
+}

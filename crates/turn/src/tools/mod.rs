@@ -1,0 +1,49 @@
+//! What a model may call on the server. A tool is told who it works for and gives back text or JSON, with what it
+//! cites; the loop cuts, stores and sends that on.
+//!
+//! To add one: a file with its `Tool`, and a line where the server makes the list of them (`boot.rs`).
+
+use async_trait::async_trait;
+use domain::event::Source;
+use domain::model::ToolSpec;
+use serde_json::Value;
+use uuid::Uuid;
+
+#[async_trait]
+pub trait Tool: Send + Sync {
+    fn spec(&self) -> ToolSpec;
+
+    /// Whether it leaves everything as it is. Others are not offered in the mode `ask`, unless an agent has them.
+    fn is_read_only(&self) -> bool;
+
+    /// The arguments fit the schema. Dropping the call ends it. The error is for the model to read.
+    async fn call(&self, place: &Place, args: Value) -> Result<Output, String>;
+}
+
+/// Where a call is made.
+#[derive(Debug, Clone)]
+pub struct Place {
+    pub workspace: Uuid,
+    pub conversation: Option<Uuid>,
+    pub run: Uuid,
+    /// Whom the run works for: the owner of the conversation.
+    pub user: String,
+}
+
+/// What a call gives.
+#[derive(Debug, Clone, Default)]
+pub struct Output {
+    /// A text, or anything else as JSON.
+    pub value: Value,
+    pub sources: Vec<Source>,
+}
+
+impl Output {
+    pub fn text(text: impl Into<String>) -> Self {
+        Self { value: Value::String(text.into()), sources: Vec::new() }
+    }
+
+    pub fn json(value: Value) -> Self {
+        Self { value, sources: Vec::new() }
+    }
+}

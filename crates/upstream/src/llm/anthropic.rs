@@ -1,0 +1,289 @@
+//! Anthropic's Messages: a prompt as a request, named events back. Kinds of events and blocks that are not known are
+//! passed over. The API's version is a setting, for it decides what a request may hold.
+
+use std::collections::BTreeSet;
+
+use domain::model::{
+    Ask, CallPart, Dialect, Finish, ModelEvent, ModelFault, Prompt, Said, ToolSpec, keepable,
+};
+use domain::run::Usage;
+use domain::secret::Secret;
+use reqwest::Url;
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use serde_json::{Value, json};
+
+use super::call::{self, Parser, Request};
+use super::openai::endpoint;
+use super::{LanguageModel, ModelLimits, ModelStream};
+use crate::error::UpstreamError;
+use crate::sse::SseEvent;
+
+pub const BASE_URL: &str = "https://api.anthropic.com";
+pub const VERSION: &str = "2023-06-01";
+/// From this version on a request may not choose how the model samples.
+const NO_SAMPLING_SINCE: &str = "2026-10-21";
+/// A request must name a limit; this is ours where nobody gave one.
+const MAX_TOKENS: u64 = 8192;
+
+#[derive(Debug, Clone)]
+pub struct Anthropic {
+    client: reqwest::Client,
+    url: Url,
+    key: Option<Secret>,
+    version: String,
+    limits: ModelLimits,
+}
+
+impl Anthropic {
+    /// `base` ends where `/v1/messages` is put behind it; `client` is the one of `upstream::http`.
+    pub fn new(
+        base: Option<&str>,
+        key: Option<Secret>,
+        version: &str,
+        client: reqwest::Client,
+        limits: ModelLimits,
+    ) -> Result<Self, UpstreamError> {
+        let url = endpoint("ANTHROPIC_BASE_URL", base.unwrap_or(BASE_URL), &["v1", "messages"])?;
+        Ok(Self { client, url, key, version: version.to_owned(), limits })
+    }
+}
+
+impl LanguageModel for Anthropic {
+    fn stream(&self, ask: Ask) -> ModelStream {
+        let mut headers = HeaderMap::new();
+        if let Some(key) = &self.key
+            && let Ok(mut value) = HeaderValue::from_str(key.expose())
+        {
+            value.set_sensitive(true);
+            headers.insert(HeaderName::from_static("x-api-key"), value);
+        }
+        if let Ok(version) = HeaderValue::from_str(&self.version) {
+            headers.insert(HeaderName::from_static("anthropic-version"), version);
+        }
+        call::stream(Request {
+            client: self.client.clone(),
+            url: self.url.clone(),
+            headers,
+            body: request(&ask, &self.version).to_string().into(),
+            secrets: self.key.iter().cloned().collect(),
+            provider: "Anthropic",
+            limits: self.limits,
+            parser: || Box::new(Events::default()),
+        })
+    }
+}
+
+/// The request's body.
+pub fn request(ask: &Ask, version: &str) -> Value {
+    if let Some(verbatim) = ask.verbatim.as_ref().filter(|verbatim| verbatim.dialect == Dialect::Anthropic) {
+        let mut body = verbatim.body.clone();
+        body["model"] = json!(ask.model);
+        body["stream"] = json!(true);
+        if let Some(body) = body.as_object_mut().filter(|_| version >= NO_SAMPLING_SINCE) {
+            body.retain(|name, _| !matches!(name.as_str(), "temperature" | "top_p" | "top_k"));
+        }
+        return body;
+    }
+    let mut body = json!({
+        "model": ask.model,
+        "max_tokens": ask.max_tokens.unwrap_or(MAX_TOKENS),
+        "messages": messages(&ask.prompt),
+        "stream": true,
+    });
+    if !ask.prompt.system.is_empty() {
+        body["system"] = json!(ask.prompt.system);
+    }
+    if !ask.tools.is_empty() {
+        body["tools"] = ask.tools.iter().map(tool).collect();
+    } else if let Some(called) = called(&ask.prompt) {
+        // A history with calls is refused unless their tools are told; none of them is to be called.
+        body["tools"] = called;
+        body["tool_choice"] = json!({ "type": "none" });
+    }
+    body
+}
+
+/// The tools that a prompt has calls of.
+fn called(prompt: &Prompt) -> Option<Value> {
+    let calls = prompt.messages.iter().filter_map(|said| match said {
+        Said::Assistant { calls, .. } => Some(calls),
+        _ => None,
+    });
+    let names: BTreeSet<&str> = calls.flatten().map(|call| call.name.as_str()).collect();
+    let tools = names.iter().map(|name| json!({ "name": name, "input_schema": { "type": "object" } }));
+    (!names.is_empty()).then(|| tools.collect())
+}
+
+fn tool(spec: &ToolSpec) -> Value {
+    json!({ "name": spec.name, "description": spec.description, "input_schema": spec.schema })
+}
+
+/// Answers to calls are the user's to give here, so that they and the user's own words are one message.
+fn messages(prompt: &Prompt) -> Vec<Value> {
+    let mut out: Vec<(&str, Vec<Value>)> = Vec::new();
+    let mut add = |role, blocks: Vec<Value>| match out.last_mut() {
+        Some((last, content)) if *last == role => content.extend(blocks),
+        _ => out.push((role, blocks)),
+    };
+    for said in &prompt.messages {
+        match said {
+            Said::User(text) => add("user", vec![json!({ "type": "text", "text": text })]),
+            Said::Assistant { text, calls } => {
+                let text = (!text.is_empty()).then(|| json!({ "type": "text", "text": text }));
+                let calls = calls.iter().map(|call| {
+                    let input: Value = serde_json::from_str(&call.args).unwrap_or_else(|_| json!({}));
+                    json!({ "type": "tool_use", "id": call.id, "name": call.name, "input": input })
+                });
+                add("assistant", text.into_iter().chain(calls).collect());
+            }
+            Said::Answers(answers) => {
+                let results = answers.iter().map(|answer| {
+                    let mut result =
+                        json!({ "type": "tool_result", "tool_use_id": answer.id, "content": answer.text });
+                    if answer.failed {
+                        result["is_error"] = json!(true);
+                    }
+                    result
+                });
+                add("user", results.collect());
+            }
+        }
+    }
+    // All up to here may be kept by the provider for the next call, which begins with the same.
+    if let Some(last) = out.last_mut().and_then(|(_, content)| content.last_mut()) {
+        last["cache_control"] = json!({ "type": "ephemeral" });
+    }
+    out.into_iter().map(|(role, content)| json!({ "role": role, "content": content })).collect()
+}
+
+/// The events of one answer.
+#[derive(Default)]
+pub(super) struct Events {
+    finish: Option<Finish>,
+    done: bool,
+    usage: Usage,
+    /// The call under way: its index, what its start said of its input, and whether pieces came.
+    call: Option<(u64, Value, bool)>,
+}
+
+impl Parser for Events {
+    fn event(&mut self, event: &SseEvent, out: &mut Vec<ModelEvent>) -> Result<bool, ModelFault> {
+        if event.data.trim().is_empty() {
+            return Ok(false);
+        }
+        let data: Value = serde_json::from_str(&event.data).map_err(|error| call::unreadable(&error))?;
+        let index = data.get("index").and_then(Value::as_u64).unwrap_or(0);
+        match data.get("type").and_then(Value::as_str).unwrap_or(&event.name) {
+            "message_start" => self.usage(data.pointer("/message/usage"), out),
+            "content_block_start" => self.block(index, data.get("content_block"), out),
+            "content_block_delta" => self.delta(index, data.get("delta"), out),
+            "content_block_stop" => self.stop(out),
+            "message_delta" => {
+                self.reason(data.pointer("/delta/stop_reason"));
+                self.usage(data.get("usage"), out);
+            }
+            "message_stop" => {
+                self.done = true;
+                return Ok(true);
+            }
+            "error" => return Err(call::told(&data)),
+            _ => {}
+        }
+        Ok(false)
+    }
+
+    fn whole(&mut self, body: &Value, out: &mut Vec<ModelEvent>) -> Result<(), ModelFault> {
+        if body.get("error").is_some_and(|error| !error.is_null()) {
+            return Err(call::told(body));
+        }
+        for (index, block) in (0..).zip(body.get("content").and_then(Value::as_array).into_iter().flatten()) {
+            self.block(index, Some(block), out);
+            self.stop(out);
+        }
+        self.usage(body.get("usage"), out);
+        self.reason(body.get("stop_reason"));
+        Ok(())
+    }
+
+    fn finish(&self) -> Option<ModelEvent> {
+        let finish = self.finish.or(self.done.then_some(Finish::Stop))?;
+        Some(ModelEvent::End(Ok(finish)))
+    }
+}
+
+impl Events {
+    /// Input that was read from or written to the provider's cache is input. Later counts replace earlier ones.
+    fn usage(&mut self, usage: Option<&Value>, out: &mut Vec<ModelEvent>) {
+        let Some(usage) = usage else { return };
+        let count = |name| usage.get(name).and_then(Value::as_i64).map(|count| count.max(0));
+        if let Some(input) = count("input_tokens") {
+            let cached = ["cache_creation_input_tokens", "cache_read_input_tokens"];
+            self.usage.input_tokens = input + cached.into_iter().filter_map(count).sum::<i64>();
+        }
+        if let Some(output) = count("output_tokens") {
+            self.usage.output_tokens = output;
+        }
+        out.push(ModelEvent::Usage(self.usage));
+    }
+
+    fn block(&mut self, index: u64, block: Option<&Value>, out: &mut Vec<ModelEvent>) {
+        let Some(block) = block else { return };
+        let text = |name: &str| {
+            block.get(name).and_then(Value::as_str).filter(|text| !text.is_empty()).map(keepable)
+        };
+        match block.get("type").and_then(Value::as_str).unwrap_or("") {
+            "text" => out.extend(text("text").map(ModelEvent::Text)),
+            "thinking" => out.extend(text("thinking").map(ModelEvent::Reasoning)),
+            "tool_use" => {
+                let (id, name) = (text("id"), text("name"));
+                out.push(ModelEvent::Call(CallPart { index, id, name, args: String::new() }));
+                self.call = Some((index, block.get("input").cloned().unwrap_or_default(), false));
+            }
+            _ => {}
+        }
+    }
+
+    fn delta(&mut self, index: u64, delta: Option<&Value>, out: &mut Vec<ModelEvent>) {
+        let Some(delta) = delta else { return };
+        let text = |name: &str| delta.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
+        match delta.get("type").and_then(Value::as_str).unwrap_or("") {
+            "text_delta" => out.extend(text("text").map(|text| ModelEvent::Text(keepable(text)))),
+            "thinking_delta" => {
+                out.extend(text("thinking").map(|text| ModelEvent::Reasoning(keepable(text))))
+            }
+            "input_json_delta" => {
+                if let (Some((at, _, pieces)), Some(args)) = (&mut self.call, text("partial_json"))
+                    && *at == index
+                {
+                    *pieces = true;
+                    out.push(ModelEvent::Call(CallPart {
+                        index,
+                        args: args.to_owned(),
+                        ..CallPart::default()
+                    }));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A call whose input came whole with its start.
+    fn stop(&mut self, out: &mut Vec<ModelEvent>) {
+        if let Some((index, input, false)) = self.call.take()
+            && input.as_object().is_some_and(|input| !input.is_empty())
+        {
+            out.push(ModelEvent::Call(CallPart { index, args: input.to_string(), ..CallPart::default() }));
+        }
+    }
+
+    fn reason(&mut self, reason: Option<&Value>) {
+        if let Some(reason) = reason.and_then(Value::as_str) {
+            self.finish = Some(match reason {
+                "tool_use" => Finish::Calls,
+                "max_tokens" | "model_context_window_exceeded" => Finish::Length,
+                "refusal" => Finish::Refused,
+                _ => Finish::Stop,
+            });
+        }
+    }
+}

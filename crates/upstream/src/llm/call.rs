@@ -1,0 +1,328 @@
+//! One call of a provider over HTTP: sent, sent again where that is allowed, read within the time limits. Whatever
+//! the other side does, the events end with exactly one `End`, and no secret is in its words.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use domain::model::{ModelEvent, ModelFault, ModelFaultKind};
+use domain::secret::Secret;
+use futures_util::stream;
+use reqwest::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderMap, RETRY_AFTER};
+use reqwest::{Response, StatusCode, Url};
+use serde_json::Value;
+use tokio::time::{Instant, timeout};
+
+use super::{ModelLimits, ModelStream};
+use crate::error::causes;
+use crate::sandbox::{arrived, beginning, excerpt};
+use crate::sse::{SseEvent, SseReader};
+
+/// What a call's body may have in all.
+const MAX_BODY_BYTES: usize = 64 * 1024 * 1024;
+/// A batch is handed out when this much was read, even if more has arrived.
+const BATCH_BYTES: usize = 256 * 1024;
+/// How much of what a provider says about an error is told.
+const WORDS_CHARS: usize = 1000;
+/// A provider that wants more patience than this is told on instead of waited for.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+
+/// What of a dialect is needed to read its answers.
+pub(super) trait Parser: Send + Sync {
+    /// One event of the stream. True when it was the last.
+    fn event(&mut self, event: &SseEvent, out: &mut Vec<ModelEvent>) -> Result<bool, ModelFault>;
+    /// A whole answer, from a server that does not stream.
+    fn whole(&mut self, body: &Value, out: &mut Vec<ModelEvent>) -> Result<(), ModelFault>;
+    /// The body is over: the end, if the answer had one.
+    fn finish(&self) -> Option<ModelEvent>;
+}
+
+pub(super) struct Request {
+    pub(super) client: reqwest::Client,
+    pub(super) url: Url,
+    pub(super) headers: HeaderMap,
+    pub(super) body: Bytes,
+    /// Never to be repeated in an error.
+    pub(super) secrets: Vec<Secret>,
+    /// Who is called, as an error names it.
+    pub(super) provider: &'static str,
+    pub(super) limits: ModelLimits,
+    pub(super) parser: fn() -> Box<dyn Parser>,
+}
+
+pub(super) fn stream(request: Request) -> ModelStream {
+    let parser = (request.parser)();
+    let call = Call {
+        request,
+        attempt: 0,
+        state: State::Unsent,
+        sse: SseReader::default(),
+        parser,
+        read: 0,
+        since: Instant::now(),
+        spoke: false,
+    };
+    Box::pin(stream::unfold(call, |mut call| async move {
+        let batch = call.next().await;
+        (!batch.is_empty()).then_some((batch, call))
+    }))
+}
+
+enum State {
+    Unsent,
+    Reading(Response),
+    Done,
+}
+
+struct Call {
+    request: Request,
+    attempt: u32,
+    state: State,
+    sse: SseReader,
+    parser: Box<dyn Parser>,
+    read: usize,
+    /// When the call was sent; after the first word, when the last byte came.
+    since: Instant,
+    /// Something of the answer was handed out: from here on nothing is tried again.
+    spoke: bool,
+}
+
+/// A failure, and whether another try may help.
+struct Failed {
+    fault: ModelFault,
+    again: bool,
+}
+
+impl Call {
+    async fn next(&mut self) -> Vec<ModelEvent> {
+        let mut out = Vec::new();
+        while out.is_empty() && !matches!(self.state, State::Done) {
+            let step = match &mut self.state {
+                State::Unsent => self.send().await,
+                _ => self.read(&mut out).await,
+            };
+            self.spoke |= out.iter().any(is_word);
+            if let Err(failed) = step {
+                self.fail(failed, &mut out).await;
+            }
+        }
+        out
+    }
+
+    async fn send(&mut self) -> Result<(), Failed> {
+        self.since = Instant::now();
+        let Request { client, url, headers, body, .. } = &self.request;
+        let sending = client
+            .post(url.clone())
+            .header(CONTENT_TYPE, "application/json")
+            .header(ACCEPT, "text/event-stream")
+            .header(ACCEPT_ENCODING, "identity")
+            .headers(headers.clone())
+            .body(body.clone())
+            .send();
+        let provider = self.request.provider;
+        let response = match timeout(self.request.limits.first_token, sending).await {
+            Err(_) => return Err(self.timed_out()),
+            Ok(Err(error)) => {
+                let message = format!("{provider} could not be reached: {}.", causes(error));
+                let fault = ModelFault::new(ModelFaultKind::Unreachable, self.clean(&message));
+                return Err(Failed { fault, again: true });
+            }
+            Ok(Ok(response)) => response,
+        };
+        if !response.status().is_success() {
+            return Err(self.refused(response).await);
+        }
+        self.state = State::Reading(response);
+        Ok(())
+    }
+
+    /// Reads until there is something to hand out, and then what else is here already.
+    async fn read(&mut self, out: &mut Vec<ModelEvent>) -> Result<(), Failed> {
+        let State::Reading(response) = &mut self.state else { return Ok(()) };
+        let json = is_json(response);
+        let mut whole = Vec::new();
+        let mut batch = 0;
+        loop {
+            let limits = &self.request.limits;
+            let limit = if self.spoke { limits.idle } else { limits.first_token };
+            let State::Reading(response) = &mut self.state else { return Ok(()) };
+            let chunk = if out.is_empty() {
+                match timeout(limit.saturating_sub(self.since.elapsed()), response.chunk()).await {
+                    Ok(chunk) => chunk,
+                    Err(_) => return self.end(out, Self::timed_out),
+                }
+            } else {
+                match if batch < BATCH_BYTES { arrived(response).await } else { None } {
+                    Some(chunk) => chunk,
+                    None => return Ok(()),
+                }
+            };
+            let bytes = match chunk {
+                Ok(Some(bytes)) => bytes,
+                Ok(None) if json => return self.whole(&whole, out),
+                Ok(None) => return self.end(out, |call| call.broke_off("it ended")),
+                Err(error) => {
+                    let reason = causes(error);
+                    return self.end(out, |call| call.broke_off(&reason));
+                }
+            };
+            self.read += bytes.len();
+            batch += bytes.len();
+            if self.read > MAX_BODY_BYTES {
+                return Err(self.nonsense("its answer has more than 64 MiB"));
+            }
+            if json {
+                whole.extend_from_slice(&bytes);
+            } else if self.take(&bytes, out)? {
+                return Ok(());
+            }
+            if self.spoke || out.iter().any(is_word) {
+                self.spoke = true;
+                self.since = Instant::now();
+            }
+        }
+    }
+
+    /// True when the answer is over.
+    fn take(&mut self, bytes: &[u8], out: &mut Vec<ModelEvent>) -> Result<bool, Failed> {
+        let mut events = Vec::new();
+        let fits = self.sse.push(bytes, &mut events);
+        for event in &events {
+            let last = self.parser.event(event, out).map_err(|fault| self.of_provider(fault))?;
+            if last {
+                self.state = State::Done;
+                out.extend(self.parser.finish());
+                return Ok(true);
+            }
+        }
+        fits.map_err(|error| self.nonsense(&error.to_string()))?;
+        Ok(false)
+    }
+
+    fn whole(&mut self, body: &[u8], out: &mut Vec<ModelEvent>) -> Result<(), Failed> {
+        let value = serde_json::from_slice(body)
+            .map_err(|error| self.nonsense(&format!("its answer is not valid JSON: {error}")))?;
+        self.parser.whole(&value, out).map_err(|fault| self.of_provider(fault))?;
+        self.end(out, |call| call.broke_off("it ended"))
+    }
+
+    /// The body is over, or nothing more comes: a whole answer all the same, or a failure.
+    fn end(&mut self, out: &mut Vec<ModelEvent>, why: impl FnOnce(&Self) -> Failed) -> Result<(), Failed> {
+        let Some(end) = self.parser.finish() else { return Err(why(self)) };
+        self.state = State::Done;
+        out.push(end);
+        Ok(())
+    }
+
+    /// Tries again if that may help and nothing was said yet, else ends.
+    async fn fail(&mut self, Failed { fault, again }: Failed, out: &mut Vec<ModelEvent>) {
+        let limits = &self.request.limits;
+        let asked = fault.retry_after.map(Duration::from_secs);
+        let wait = asked.unwrap_or_else(|| limits.backoff.saturating_mul(1 << self.attempt.min(6)));
+        if !again || self.spoke || self.attempt >= limits.retries || wait > LONGEST_WAIT {
+            self.state = State::Done;
+            out.push(ModelEvent::End(Err(fault)));
+            return;
+        }
+        tracing::debug!(provider = self.request.provider, attempt = self.attempt, "a model is called again");
+        out.clear();
+        self.attempt += 1;
+        self.state = State::Unsent;
+        self.sse = SseReader::default();
+        self.parser = (self.request.parser)();
+        self.read = 0;
+        tokio::time::sleep(wait).await;
+    }
+
+    fn timed_out(&self) -> Failed {
+        let Request { provider, limits, .. } = &self.request;
+        let message = if self.spoke {
+            format!("{provider} sent nothing for {} s (MODEL_IDLE_SECONDS).", limits.idle.as_secs_f64())
+        } else {
+            let limit = limits.first_token.as_secs_f64();
+            format!("{provider} sent no first word within {limit} s (MODEL_FIRST_TOKEN_SECONDS).")
+        };
+        Failed { fault: ModelFault::new(ModelFaultKind::Timeout, message), again: false }
+    }
+
+    fn broke_off(&self, reason: &str) -> Failed {
+        let provider = self.request.provider;
+        let message = format!("{provider} broke off before the end of its answer: {reason}.");
+        let kind = if self.spoke { ModelFaultKind::Error } else { ModelFaultKind::Unreachable };
+        Failed { fault: ModelFault::new(kind, self.clean(&message)), again: true }
+    }
+
+    fn nonsense(&self, reason: &str) -> Failed {
+        let message = format!("{} cannot be understood: {reason}.", self.request.provider);
+        Failed { fault: ModelFault::new(ModelFaultKind::Error, self.clean(&message)), again: false }
+    }
+
+    /// An error that the provider told in a body it had begun as a success.
+    fn of_provider(&self, mut fault: ModelFault) -> Failed {
+        fault.message = format!("{}: {}", self.request.provider, self.clean(&fault.message));
+        let again = fault.status.is_some_and(worth_repeating);
+        Failed { fault, again }
+    }
+
+    async fn refused(&self, response: Response) -> Failed {
+        let status = response.status();
+        let retry_after = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
+        let retry_after = retry_after.and_then(|text| text.trim().parse().ok());
+        let body = beginning(response).await;
+        let said = serde_json::from_slice(&body).ok().and_then(|body: Value| words(&body));
+        let said =
+            said.map_or_else(|| excerpt(&body, &self.request.secrets, WORDS_CHARS), |said| self.clean(&said));
+        let hint = if status.is_redirection() { " (redirects are not followed)" } else { "" };
+        let colon = if said.is_empty() { "" } else { ": " };
+        let message =
+            format!("{} answered with status {}{hint}{colon}{said}", self.request.provider, status.as_u16());
+        let fault = ModelFault {
+            status: Some(status.as_u16()),
+            retry_after,
+            ..ModelFault::new(ModelFaultKind::Error, message)
+        };
+        Failed { fault, again: worth_repeating(status.as_u16()) }
+    }
+
+    fn clean(&self, text: &str) -> String {
+        excerpt(text.as_bytes(), &self.request.secrets, WORDS_CHARS)
+    }
+}
+
+/// What has been seen cannot be unseen: after one of these nothing is tried again.
+fn is_word(event: &ModelEvent) -> bool {
+    matches!(event, ModelEvent::Text(_) | ModelEvent::Reasoning(_) | ModelEvent::Call(_))
+}
+
+fn worth_repeating(status: u16) -> bool {
+    status == StatusCode::TOO_MANY_REQUESTS.as_u16() || (500..600).contains(&status)
+}
+
+fn is_json(response: &Response) -> bool {
+    let kind = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
+    kind.trim_start().to_ascii_lowercase().starts_with("application/json")
+}
+
+/// The message of an error in either dialect, with its type where that says more.
+pub(super) fn words(body: &Value) -> Option<String> {
+    let error = body.get("error").unwrap_or(body);
+    let message = error.as_str().or_else(|| error.get("message")?.as_str())?.trim();
+    (!message.is_empty()).then(|| message.to_owned())
+}
+
+/// An error in the middle of a stream, with the status that it would have had as an answer.
+pub(super) fn told(error: &Value) -> ModelFault {
+    let message = words(error).unwrap_or_else(|| error.to_string());
+    let inner = error.get("error").unwrap_or(error);
+    let kind = inner.get("type").or_else(|| inner.get("code")).and_then(Value::as_str).unwrap_or("");
+    let status = match kind {
+        "overloaded_error" | "server_error" | "api_error" | "internal_error" => Some(500),
+        "rate_limit_error" | "rate_limit_exceeded" => Some(429),
+        _ => inner.get("code").and_then(Value::as_u64).and_then(|code| u16::try_from(code).ok()),
+    };
+    ModelFault { status, ..ModelFault::new(ModelFaultKind::Error, message) }
+}
+
+pub(super) fn unreadable(error: &serde_json::Error) -> ModelFault {
+    ModelFault::new(ModelFaultKind::Error, format!("it sent an event that is not valid JSON: {error}"))
+}

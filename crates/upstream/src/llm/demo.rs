@@ -1,0 +1,250 @@
+//! The built-in model: no network, no key, no intelligence, and it says so. It follows the words that a message begins
+//! with, and does what they ask through the tools it is offered, like any other model.
+
+use std::time::Duration;
+
+use domain::model::{Answer, Ask, CallPart, Finish, ModelEvent, ModelFault, ModelFaultKind, Said};
+use domain::run::Usage;
+use futures_util::{StreamExt as _, stream};
+use serde_json::{Value, json};
+
+use super::{LanguageModel, ModelStream};
+
+pub const NAME: &str = "assistant";
+/// The whole name of it.
+pub const MODEL: &str = "demo/assistant";
+
+/// Between two words: fast, but a reader sees it stream.
+const PACE: Duration = Duration::from_millis(5);
+const MOST_WORDS: usize = 100_000;
+
+const ABOUT: &str = "I am Threadkeep's built-in demo model. I am not an AI: I follow fixed rules, offline, so that you can \
+see everything else work. Begin a message with one of these words:\n\n\
+- `list files`\n- `read <name>`\n- `write <name>: <text>`\n- `run <shell command>` (agent mode)\n- `search <words>`\n\
+- `plan <goal>`\n- `think <n> words`\n- `fail`\n\n\
+To talk to a real model, set `OPENAI_API_KEY` or `ANTHROPIC_API_KEY` and start the server again.";
+
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Demo;
+
+impl LanguageModel for Demo {
+    fn stream(&self, ask: Ask) -> ModelStream {
+        let mut events = answer(&ask);
+        let usage = usage(&ask, &events);
+        let end = match events.pop_if(|event| matches!(event, ModelEvent::End(_))) {
+            Some(end) => vec![end],
+            None => {
+                let calls = events.iter().any(|event| matches!(event, ModelEvent::Call(_)));
+                let finish = if calls { Finish::Calls } else { Finish::Stop };
+                vec![ModelEvent::Usage(usage), ModelEvent::End(Ok(finish))]
+            }
+        };
+        let words = stream::iter(events).then(|event| async move {
+            tokio::time::sleep(PACE).await;
+            vec![event]
+        });
+        Box::pin(words.chain(stream::iter([end])))
+    }
+}
+
+/// What the demo model was asked to do.
+#[derive(Debug, PartialEq, Eq)]
+enum Order<'a> {
+    List,
+    Read(&'a str),
+    Write(&'a str, &'a str),
+    Run(&'a str),
+    Search(&'a str),
+    Plan(&'a str),
+    Think(usize),
+    Fail,
+}
+
+impl<'a> Order<'a> {
+    fn read(message: &'a str) -> Option<Self> {
+        let message = message.trim();
+        let after = |words: &str| -> Option<&'a str> {
+            let (head, rest) = message.split_at_checked(words.len())?;
+            let ends = rest.is_empty() || rest.starts_with(|c: char| !c.is_alphanumeric());
+            (head.eq_ignore_ascii_case(words) && ends).then(|| rest.trim())
+        };
+        let said = |rest: &&str| !rest.is_empty();
+        if after("list files").is_some() {
+            return Some(Self::List);
+        }
+        if let Some(name) = after("read").filter(said) {
+            return Some(Self::Read(name));
+        }
+        if let Some((name, text)) = after("write").and_then(|rest| rest.split_once(':')) {
+            return Some(Self::Write(name.trim(), text.trim_start())).filter(|_| !name.trim().is_empty());
+        }
+        if let Some(command) = after("run").filter(said) {
+            return Some(Self::Run(command));
+        }
+        if let Some(words) = after("search").filter(said) {
+            return Some(Self::Search(words));
+        }
+        if let Some(goal) = after("plan").filter(said) {
+            return Some(Self::Plan(goal));
+        }
+        if let Some(rest) = after("think") {
+            let mut words = rest.split_whitespace();
+            let count = words.next()?.parse().ok()?;
+            let unit = words.next()?.trim_end_matches(['.', '!']);
+            return matches!(unit, "word" | "words").then_some(Self::Think(count));
+        }
+        after("fail").map(|_| Self::Fail)
+    }
+}
+
+/// The whole answer; without an `End` it ends well.
+fn answer(ask: &Ask) -> Vec<ModelEvent> {
+    let messages = &ask.prompt.messages;
+    let at = messages.iter().rposition(|said| matches!(said, Said::User(_)));
+    let asked = match at.map(|at| &messages[at]) {
+        Some(Said::User(text)) => text.as_str(),
+        _ => "",
+    };
+    let answers: Vec<&Answer> = messages[at.unwrap_or(0)..]
+        .iter()
+        .filter_map(|said| if let Said::Answers(answers) = said { Some(answers) } else { None })
+        .flatten()
+        .collect();
+    // Messages that were sent one after the other arrive as one: the newest is the last paragraph.
+    let newest = asked.rsplit("\n\n").next().unwrap_or(asked);
+    let order = Order::read(asked).or_else(|| Order::read(newest));
+    if !answers.is_empty() {
+        return say(&report(&answers));
+    }
+    match order {
+        None => say(ABOUT),
+        Some(Order::List) => call(ask, "list files", &[(&["list_files"], json!({}))]),
+        Some(Order::Read(name)) => {
+            call(ask, "read files", &[(&["read_file"], json!({ "name": name, "path": name }))])
+        }
+        Some(Order::Write(name, text)) => {
+            let path = if name.starts_with("assets/") { name.to_owned() } else { format!("assets/{name}") };
+            call(ask, "write files", &[(&["write_file"], json!({ "path": path, "content": text }))])
+        }
+        Some(Order::Run(command)) => call(
+            ask,
+            "run commands",
+            &[(&["run_shell", "shell", "bash", "run_command", "run"], json!({ "command": command }))],
+        ),
+        Some(Order::Search(words)) => call(
+            ask,
+            "search pages and tables",
+            &[
+                (&["search_pages"], json!({ "query": words })),
+                (&["search_user_tables"], json!({ "query": words })),
+            ],
+        ),
+        Some(Order::Plan(goal)) => say(&plan(goal)),
+        Some(Order::Think(count)) => think(count),
+        Some(Order::Fail) => vec![ModelEvent::End(Err(ModelFault::new(
+            ModelFaultKind::Error,
+            "The demo model failed, as it was asked to.",
+        )))],
+    }
+}
+
+/// The words of a text, one event each.
+fn say(text: &str) -> Vec<ModelEvent> {
+    text.split_inclusive(' ').map(|word| ModelEvent::Text(word.to_owned())).collect()
+}
+
+fn think(count: usize) -> Vec<ModelEvent> {
+    const WORDS: [&str; 8] = ["one", "thought", "leads", "to", "the", "next", "and", "so"];
+    let count = count.min(MOST_WORDS);
+    let mut events: Vec<ModelEvent> = WORDS
+        .iter()
+        .cycle()
+        .take(count)
+        .enumerate()
+        .map(|(at, word)| {
+            ModelEvent::Reasoning(if at == 0 { (*word).to_owned() } else { format!(" {word}") })
+        })
+        .collect();
+    let unit = if count == 1 { "word" } else { "words" };
+    events.extend(say(&format!("I thought {count} {unit}.")));
+    events
+}
+
+fn plan(goal: &str) -> String {
+    format!(
+        "A plan for: {goal}\n\n1. Look at what is there.\n2. Do what is asked: {goal}.\n3. Check the outcome and report.\n\n\
+         (I am the demo model: the steps are always these three.)"
+    )
+}
+
+/// Calls to those of the wanted tools that are offered, each under the first of its names that is.
+fn call(ask: &Ask, what: &str, wanted: &[(&[&str], Value)]) -> Vec<ModelEvent> {
+    let found = wanted.iter().filter_map(|(names, args)| {
+        let spec = names.iter().find_map(|name| ask.tools.iter().find(|spec| spec.name == *name))?;
+        Some((spec, args))
+    });
+    let events: Vec<ModelEvent> = (0..)
+        .zip(found)
+        .map(|(index, (spec, args))| {
+            let schema: Value = serde_json::from_str(spec.schema.get()).unwrap_or_default();
+            let name = Some(spec.name.clone());
+            let id = Some(format!("demo_{}_{}", ask.prompt.messages.len(), index));
+            ModelEvent::Call(CallPart { index, id, name, args: fitting(args, &schema).to_string() })
+        })
+        .collect();
+    if events.is_empty() {
+        return say(&format!(
+            "I cannot {what} here: no tool for it is offered to me. In agent mode there is a sandbox with more tools."
+        ));
+    }
+    events
+}
+
+/// The arguments that the tool's schema knows; all of them where it does not say.
+fn fitting(args: &Value, schema: &Value) -> Value {
+    let Some(known) = schema.get("properties").and_then(Value::as_object) else { return args.clone() };
+    let args = args.as_object().into_iter().flatten();
+    args.filter(|(name, _)| known.contains_key(*name))
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
+}
+
+fn report(answers: &[&Answer]) -> String {
+    let each = answers.iter().map(|answer| {
+        let text = answer.text.trim();
+        match answer.name.as_str() {
+            name if answer.failed => format!("`{name}` failed: {text}"),
+            "list_files" => format!("The files here:\n\n{text}"),
+            "read_file" => format!("The file says:\n\n{text}"),
+            "write_file" => format!("Written. {text}"),
+            "search_pages" => format!("In the pages I found:\n\n{text}"),
+            "search_user_tables" => format!("In the tables I found:\n\n{text}"),
+            name => format!("`{name}` answered:\n\n```\n{text}\n```"),
+        }
+    });
+    each.collect::<Vec<_>>().join("\n\n")
+}
+
+/// A token is taken for four characters, as is usual; there is no tokenizer here.
+fn usage(ask: &Ask, events: &[ModelEvent]) -> Usage {
+    let said = |said: &Said| match said {
+        Said::User(text) => text.chars().count(),
+        Said::Assistant { text, .. } => text.chars().count(),
+        Said::Answers(answers) => answers.iter().map(|answer| answer.text.chars().count()).sum(),
+    };
+    let input = ask.prompt.system.chars().count() + ask.prompt.messages.iter().map(said).sum::<usize>();
+    let output: usize = events
+        .iter()
+        .map(|event| match event {
+            ModelEvent::Text(text) | ModelEvent::Reasoning(text) => text.chars().count(),
+            ModelEvent::Call(part) => part.args.chars().count(),
+            ModelEvent::Usage(_) | ModelEvent::End(_) => 0,
+        })
+        .sum();
+    let tokens = |chars: usize| i64::try_from(chars.div_ceil(4)).unwrap_or(i64::MAX);
+    Usage { input_tokens: tokens(input), output_tokens: tokens(output) }
+}
+
+#[cfg(test)]
+#[path = "demo_tests.rs"]
+mod tests;

@@ -1,0 +1,187 @@
+//! Which models there are: a name is `provider/model`. Providers are those the operator has set up, and the demo.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::limits::Limits;
+use domain::model::{ModelFault, ModelFaultKind};
+use domain::secret::Secret;
+use reqwest::{RequestBuilder, Url};
+use serde_json::Value;
+use tokio::sync::OnceCell;
+
+use super::anthropic::{self, Anthropic};
+use super::demo::{self, Demo};
+use super::openai::{self, OpenAi, endpoint};
+use super::{LanguageModel, ModelLimits};
+use crate::error::UpstreamError;
+
+/// How long a provider may take to say which models it has.
+const LIST_TIMEOUT: Duration = Duration::from_secs(5);
+const LIST_BYTES: usize = 4 * 1024 * 1024;
+
+/// What the operator said of one provider.
+#[derive(Debug, Clone, Default)]
+pub struct ProviderSettings {
+    pub key: Option<Secret>,
+    pub base_url: Option<String>,
+}
+
+impl ProviderSettings {
+    fn is_set(&self) -> bool {
+        self.key.is_some() || self.base_url.is_some()
+    }
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct ModelSettings {
+    pub openai: ProviderSettings,
+    pub anthropic: ProviderSettings,
+    pub anthropic_version: Option<String>,
+    /// For conversations where nobody chose one.
+    pub default_model: Option<String>,
+}
+
+pub struct Models {
+    client: reqwest::Client,
+    settings: ModelSettings,
+    openai: Option<OpenAi>,
+    anthropic: Option<Anthropic>,
+    /// What the provider itself offered first, asked once.
+    first: OnceCell<String>,
+}
+
+/// A model that a name stands for.
+#[derive(Clone)]
+pub struct Found {
+    pub model: Arc<dyn LanguageModel>,
+    /// As its provider names it.
+    pub name: String,
+}
+
+impl Models {
+    pub fn new(
+        settings: ModelSettings,
+        limits: &Limits,
+        client: reqwest::Client,
+    ) -> Result<Self, UpstreamError> {
+        let limits = ModelLimits::new(limits);
+        let openai = match &settings.openai {
+            set if set.is_set() => {
+                Some(OpenAi::new(set.base_url.as_deref(), set.key.clone(), client.clone(), limits)?)
+            }
+            _ => None,
+        };
+        let anthropic = match &settings.anthropic {
+            set if set.is_set() => {
+                let version = settings.anthropic_version.as_deref().unwrap_or(anthropic::VERSION);
+                let (base, key) = (set.base_url.as_deref(), set.key.clone());
+                Some(Anthropic::new(base, key, version, client.clone(), limits)?)
+            }
+            _ => None,
+        };
+        Ok(Self { client, settings, openai, anthropic, first: OnceCell::new() })
+    }
+
+    /// The model of this name, or what is wrong with the name.
+    pub fn find(&self, name: &str) -> Result<Found, ModelFault> {
+        let bad = |message: String| ModelFault::new(ModelFaultKind::Error, message);
+        let shown: String = name.chars().take(100).collect();
+        let Some((provider, model)) = name.split_once('/').filter(|(_, model)| !model.is_empty()) else {
+            return Err(bad(format!(
+                "{shown:?} is not the name of a model: name it provider/model, such as openai/gpt-5-mini or {}.",
+                demo::MODEL
+            )));
+        };
+        let unset =
+            |key: &str| bad(format!("the model {shown:?} needs {key}, which is not set on this server."));
+        let found: Arc<dyn LanguageModel> = match provider {
+            "openai" => Arc::new(self.openai.clone().ok_or_else(|| unset("OPENAI_API_KEY"))?),
+            "anthropic" => Arc::new(self.anthropic.clone().ok_or_else(|| unset("ANTHROPIC_API_KEY"))?),
+            "demo" if model == demo::NAME => Arc::new(Demo),
+            "demo" => {
+                return Err(bad(format!("there is no demo model {shown:?}: its name is {}.", demo::MODEL)));
+            }
+            _ => {
+                return Err(bad(format!(
+                    "there is no provider for the model {shown:?}: it begins with openai/, anthropic/ or demo/."
+                )));
+            }
+        };
+        Ok(Found { model: found, name: model.to_owned() })
+    }
+
+    /// The model where nobody chose one: the operator's, else the first of the provider that is set up, else the demo.
+    pub async fn default_model(&self) -> String {
+        if let Some(chosen) = &self.settings.default_model {
+            return chosen.clone();
+        }
+        if self.openai.is_none() && self.anthropic.is_none() {
+            return demo::MODEL.to_owned();
+        }
+        self.first.get_or_init(|| self.first_offered()).await.clone()
+    }
+
+    /// A vendor's own list begins with anything; a server of one's own lists what it has.
+    async fn first_offered(&self) -> String {
+        let (own, known, settings) = if self.openai.is_some() {
+            ("openai/", "openai/gpt-5-mini", &self.settings.openai)
+        } else {
+            ("anthropic/", "anthropic/claude-sonnet-4-5", &self.settings.anthropic)
+        };
+        if settings.base_url.is_none() {
+            return known.to_owned();
+        }
+        let listed = self.list().await.into_iter().find(|name| name.starts_with(own));
+        listed.unwrap_or_else(|| known.to_owned())
+    }
+
+    /// Every model that can be asked for now, by its whole name; a provider that does not answer has none.
+    pub async fn list(&self) -> Vec<String> {
+        let ask = |setting, settings: &ProviderSettings, base: &str, path: &[&str]| {
+            let url = endpoint(setting, settings.base_url.as_deref().unwrap_or(base), path).ok();
+            url.filter(|_| settings.is_set())
+        };
+        let openai = ask("OPENAI_BASE_URL", &self.settings.openai, openai::BASE_URL, &["models"]);
+        let anthropic =
+            ask("ANTHROPIC_BASE_URL", &self.settings.anthropic, anthropic::BASE_URL, &["v1", "models"]);
+        let version = self.settings.anthropic_version.as_deref().unwrap_or(anthropic::VERSION);
+        let (openai_key, anthropic_key) = (&self.settings.openai.key, &self.settings.anthropic.key);
+        let of = |url: Option<Url>, authorised: &dyn Fn(RequestBuilder) -> RequestBuilder| {
+            url.map(|url| authorised(self.client.get(url)))
+        };
+        let openai = of(openai, &|request| match openai_key {
+            Some(key) => request.bearer_auth(key.expose()),
+            None => request,
+        });
+        let anthropic = of(anthropic, &|request| {
+            let request = request.header("anthropic-version", version);
+            match anthropic_key {
+                Some(key) => request.header("x-api-key", key.expose()),
+                None => request,
+            }
+        });
+        let (openai, anthropic) = tokio::join!(offered("openai/", openai), offered("anthropic/", anthropic));
+        let mut all = [openai, anthropic].concat();
+        all.push(demo::MODEL.to_owned());
+        all
+    }
+}
+
+async fn offered(prefix: &str, request: Option<RequestBuilder>) -> Vec<String> {
+    let Some(request) = request else { return Vec::new() };
+    let asked = async {
+        let mut response = request.send().await.ok()?;
+        let mut body = Vec::new();
+        while let Some(chunk) = response.chunk().await.ok()? {
+            body.extend_from_slice(&chunk);
+            if body.len() > LIST_BYTES {
+                return None;
+            }
+        }
+        serde_json::from_slice::<Value>(&body).ok()
+    };
+    let Ok(Some(body)) = tokio::time::timeout(LIST_TIMEOUT, asked).await else { return Vec::new() };
+    let models = body.get("data").and_then(Value::as_array).cloned().unwrap_or_default();
+    models.iter().filter_map(|model| Some(format!("{prefix}{}", model.get("id")?.as_str()?))).collect()
+}

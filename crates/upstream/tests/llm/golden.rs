@@ -1,0 +1,111 @@
+//! A prompt as each vendor is sent it, held still by files. `UPDATE_GENERATED=1` writes them.
+
+use std::path::Path;
+
+use domain::model::{Answer, Ask, Call, Dialect, Prompt, Said, ToolSpec, Verbatim};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use testkit::sandbox::ScriptedSandbox;
+use upstream::llm::{anthropic, openai};
+
+use crate::vendor::{KEY, VENDORS, Vendor, WIDE, body, listen};
+
+fn call(id: &str, name: &str, args: &str) -> Call {
+    Call { id: id.into(), name: name.into(), args: args.into() }
+}
+
+fn result(id: &str, text: &str, failed: bool) -> Answer {
+    Answer { id: id.into(), name: "read_file".into(), text: text.into(), failed }
+}
+
+fn everything() -> Ask {
+    let schema = r#"{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}"#;
+    let messages = vec![
+        Said::User("Read a.txt and b.txt".into()),
+        Said::Assistant {
+            text: "I look.".into(),
+            calls: vec![
+                call("c1", "read_file", r#"{"name":"a.txt"}"#),
+                call("c2", "read_file", r#"{"name":"b.txt"}"#),
+            ],
+        },
+        Said::Answers(vec![result("c1", "alpha", false), result("c2", "Error: no such file", true)]),
+        // An answer that was cut off here: the next words are the user's.
+        Said::User("Go on.".into()),
+        Said::Assistant { text: "a.txt says alpha.".into(), calls: vec![] },
+        Said::User("And now?\n\"Quotes\" & ünïcode".into()),
+        Said::Assistant { text: String::new(), calls: vec![call("c3", "read_file", "{}")] },
+        Said::Answers(vec![result("c3", "beta", false)]),
+    ];
+    Ask {
+        model: "m-1".into(),
+        prompt: Prompt { system: "Be brief.".into(), messages },
+        tools: vec![ToolSpec {
+            name: "read_file".into(),
+            description: "Reads a file.".into(),
+            schema: RawValue::from_string(schema.into()).unwrap(),
+        }],
+        max_tokens: Some(500),
+        verbatim: None,
+    }
+}
+
+fn plain() -> Ask {
+    let prompt = Prompt { system: String::new(), messages: vec![Said::User("Hi".into())] };
+    Ask { model: "m-1".into(), prompt, ..Ask::default() }
+}
+
+/// A client's own request: what we do not know of it is not lost.
+fn verbatim(dialect: Dialect) -> Ask {
+    let body = json!({ "model": "ours", "temperature": 0.5, "new_field": { "x": [1] },
+        "messages": [{ "role": "user", "content": [{ "type": "new_part", "data": 1 }] }] });
+    Ask { verbatim: Some(Verbatim { dialect, body }), ..plain() }
+}
+
+fn held(name: &str, body: &Value) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
+    let now = format!("{}\n", serde_json::to_string_pretty(body).unwrap());
+    if std::env::var_os("UPDATE_GENERATED").is_some() {
+        std::fs::write(&path, &now).unwrap();
+    }
+    let kept = std::fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(now, kept, "{name} differs; UPDATE_GENERATED=1 writes it");
+}
+
+#[test]
+fn requests_are_as_they_were() {
+    for (name, ask) in [
+        ("everything", everything()),
+        ("plain", plain()),
+        ("last_round", Ask { tools: vec![], ..everything() }),
+    ] {
+        held(&format!("{name}.openai.json"), &openai::request(&ask));
+        held(&format!("{name}.anthropic.json"), &anthropic::request(&ask, anthropic::VERSION));
+    }
+    held("verbatim.openai.json", &openai::request(&verbatim(Dialect::Openai)));
+    held("verbatim.anthropic.json", &anthropic::request(&verbatim(Dialect::Anthropic), "2026-10-21"));
+    let sampling = anthropic::request(&verbatim(Dialect::Anthropic), anthropic::VERSION);
+    assert_eq!(sampling["temperature"], 0.5);
+}
+
+#[tokio::test]
+async fn what_arrives_is_the_request_with_its_credentials() {
+    for vendor in VENDORS {
+        let server = ScriptedSandbox::start(body(&vendor.hello())).await.unwrap();
+        listen(&*vendor.model(&server.url(), WIDE)).await;
+        let sent = server.request(0).await.unwrap();
+        assert_eq!((sent.method.as_str(), sent.path.as_str()), ("POST", vendor.path()));
+        let ask = crate::vendor::ask();
+        match vendor {
+            Vendor::OpenAi => {
+                assert_eq!(sent.header("authorization"), Some(format!("Bearer {KEY}").as_str()));
+                assert_eq!(sent.body, openai::request(&ask));
+            }
+            Vendor::Anthropic => {
+                assert_eq!((sent.header("x-api-key"), sent.header("authorization")), (Some(KEY), None));
+                assert_eq!(sent.header("anthropic-version"), Some("2023-06-01"));
+                assert_eq!(sent.body, anthropic::request(&ask, anthropic::VERSION));
+            }
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Which models there are, and which one is taken where nobody chose.
+
+use domain::limits::Limits;
+use domain::secret::Secret;
+use testkit::sandbox::{Action, ScriptedSandbox};
+use upstream::llm::models::{ModelSettings, Models, ProviderSettings};
+
+use crate::vendor::{KEY, refusal};
+
+fn models(settings: ModelSettings) -> Models {
+    Models::new(settings, &Limits::default(), upstream::http::client().unwrap()).unwrap()
+}
+
+fn at(url: &str) -> ProviderSettings {
+    ProviderSettings { key: Some(Secret::new(KEY)), base_url: Some(url.to_owned()) }
+}
+
+fn listing(ids: &str) -> Vec<Action> {
+    refusal("200 OK", vec![], &format!("{{\"data\":[{ids}]}}"))
+}
+
+#[tokio::test]
+async fn without_any_setting_there_is_the_demo_model() {
+    let models = models(ModelSettings::default());
+    assert_eq!(models.default_model().await, "demo/assistant");
+    assert_eq!(models.list().await, ["demo/assistant"]);
+    assert!(models.find("demo/assistant").is_ok());
+    for (name, words) in [
+        ("openai/gpt", "OPENAI_API_KEY"),
+        ("anthropic/claude", "ANTHROPIC_API_KEY"),
+        ("demo/other", "demo/assistant"),
+        ("other/x", "provider"),
+        ("gpt", "provider/model"),
+        ("openai/", "provider/model"),
+        ("", "provider/model"),
+    ] {
+        let fault = models.find(name).err().unwrap();
+        assert!(fault.message.contains(words), "{name}: {}", fault.message);
+    }
+}
+
+#[tokio::test]
+async fn a_server_of_ones_own_says_what_it_has() {
+    let openai = ScriptedSandbox::start(listing(r#"{"id":"llama-3"},{"id":"org/model"},{}"#)).await.unwrap();
+    let anthropic = ScriptedSandbox::start(listing(r#"{"id":"claude"}"#)).await.unwrap();
+    let models = models(ModelSettings {
+        openai: at(&format!("{}/v1", openai.url())),
+        anthropic: at(&anthropic.url()),
+        ..ModelSettings::default()
+    });
+    let all = ["openai/llama-3", "openai/org/model", "anthropic/claude", "demo/assistant"];
+    assert_eq!(models.list().await, all);
+    assert_eq!(models.default_model().await, "openai/llama-3");
+    assert_eq!(models.find("openai/org/model").ok().unwrap().name, "org/model");
+    let asked = openai.request(0).await.unwrap();
+    assert_eq!(
+        (asked.path.as_str(), asked.header("authorization")),
+        ("/v1/models", Some(format!("Bearer {KEY}").as_str()))
+    );
+    let asked = anthropic.request(0).await.unwrap();
+    assert_eq!((asked.path.as_str(), asked.header("x-api-key")), ("/v1/models", Some(KEY)));
+}
+
+#[tokio::test]
+async fn what_the_operator_chose_comes_first_and_a_dead_list_is_no_failure() {
+    let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let settings = ModelSettings { openai: at(&format!("http://{gone}/v1")), ..ModelSettings::default() };
+    assert_eq!(models(settings.clone()).list().await, ["demo/assistant"]);
+    assert!(models(settings.clone()).default_model().await.starts_with("openai/"));
+    let chosen = ModelSettings { default_model: Some("anthropic/x".into()), ..settings };
+    assert_eq!(models(chosen).default_model().await, "anthropic/x");
+}
