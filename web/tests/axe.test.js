@@ -2,11 +2,12 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { after, before, test } from 'node:test';
-import { eventually, say, settled, startWorld, visit } from './world.js';
+import { after, afterEach, before, test } from 'node:test';
+import { eventually, leave, say, settled, startWorld, visit } from './world.js';
 
 let world;
 before(async () => (world = await startWorld()));
+afterEach(() => leave(world));
 after(() => world?.stop());
 
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');

@@ -1,10 +1,11 @@
 // Two windows, no network for a while, a server that is killed: the page stays true.
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
-import { blocks, composer, eventually, lastAnswer, say, settled, startWorld, visit } from './world.js';
+import { after, afterEach, before, test } from 'node:test';
+import { blocks, composer, eventually, lastAnswer, leave, say, settled, startWorld, visit } from './world.js';
 
 let world;
 before(async () => (world = await startWorld()));
+afterEach(() => leave(world));
 after(() => world?.stop());
 
 const shows = (page, text) => eventually(async () => assert.ok((await lastAnswer(page)).includes(text), `${text} in ${await lastAnswer(page)}`));

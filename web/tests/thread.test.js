@@ -1,10 +1,11 @@
 // Edit, regenerate, fork; rename, delete, undo; search; the trace; the settings.
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
-import { blocks, eventually, lastAnswer, say, settled, startWorld, visit } from './world.js';
+import { after, afterEach, before, test } from 'node:test';
+import { blocks, eventually, lastAnswer, leave, say, settled, startWorld, visit } from './world.js';
 
 let world;
 before(async () => (world = await startWorld()));
+afterEach(() => leave(world));
 after(() => world?.stop());
 
 const count = (page) => page.getByRole('group', { name: 'Versions' });
