@@ -49,7 +49,7 @@ for (const colorScheme of ['light', 'dark']) {
     await page.getByRole('searchbox').fill('some');
     await page.locator('[data-history] mark').first().waitFor();
     await check(page, 'search');
-    await page.getByRole('button', { name: /^Mode/ }).click();
+    await page.getByRole('button', { name: /^Mode:/ }).click();
     await page.getByRole('menu').waitFor();
     await check(page, 'menu');
     for (const section of ['general', 'members', 'keys', 'audit']) {

@@ -48,6 +48,24 @@ test('two windows and another device on one thread stay live', async () => {
   assert.deepEqual(wrong, []);
 });
 
+test('two windows that speak at once are both heard, one after the other', async () => {
+  const { page, wrong } = await visit(world);
+  await say(page, 'answer the beginning');
+  await settled(page);
+  const other = (await visit(world)).page;
+  await other.goto(page.url());
+  await settled(other);
+  await Promise.all([say(page, 'wait 200\nanswer to the first'), say(other, 'wait 200\nanswer to the second')]);
+  for (const each of [page, other]) {
+    await eventually(async () => assert.equal((await blocks(each)).length, 6));
+    await settled(each);
+  }
+  const heard = await blocks(page);
+  assert.deepEqual(await blocks(other), heard);
+  assert.ok(heard.join().includes('to the first') && heard.join().includes('to the second'));
+  assert.deepEqual(wrong, []);
+});
+
 test('Stop keeps what was written, and Retry answers again', async () => {
   const { page, wrong } = await visit(world);
   await say(page, 'step a dig {"deep":true}\nsay half an answer\nhold never');

@@ -56,7 +56,9 @@ export function Composer({ thread, state }: { thread: Thread; state: ThreadState
     setText('');
     keepDraft(was, '');
     clear();
-    thread.send({ text, mode, attachments, ...named(answering) }).catch((error: unknown) => {
+    // A turn needs words: files alone are named.
+    const words = text.trim() ? text : attachments.map((file) => file.name).join(', ');
+    thread.send({ text: words, mode, attachments, ...named(answering) }).catch((error: unknown) => {
       complain(error);
       setText((now) => now || text);
       keepDraft(was, text);
