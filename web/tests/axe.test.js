@@ -2,11 +2,12 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { after, before, test } from 'node:test';
-import { eventually, say, settled, startWorld, visit } from './world.js';
+import { after, afterEach, before, test } from 'node:test';
+import { eventually, leave, say, settled, startWorld, visit } from './world.js';
 
 let world;
 before(async () => (world = await startWorld()));
+afterEach(() => leave(world));
 after(() => world?.stop());
 
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
@@ -48,7 +49,7 @@ for (const colorScheme of ['light', 'dark']) {
     await page.getByRole('searchbox').fill('some');
     await page.locator('[data-history] mark').first().waitFor();
     await check(page, 'search');
-    await page.getByRole('button', { name: /^Mode/ }).click();
+    await page.getByRole('button', { name: /^Mode:/ }).click();
     await page.getByRole('menu').waitFor();
     await check(page, 'menu');
     for (const section of ['general', 'members', 'keys', 'audit']) {

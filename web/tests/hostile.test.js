@@ -1,11 +1,12 @@
 // Hostile text from everywhere.
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { after, afterEach, before, test } from 'node:test';
 import { hostile } from './hostile.js';
-import { eventually, say, settled, startWorld, visit } from './world.js';
+import { eventually, leave, say, settled, startWorld, visit } from './world.js';
 
 let world;
 before(async () => (world = await startWorld()));
+afterEach(() => leave(world));
 after(() => world?.stop());
 
 test(`${hostile.length} hostile texts: nothing runs, nothing leaves, nothing breaks the page`, { timeout: 90_000 }, async () => {

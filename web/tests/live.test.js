@@ -1,10 +1,11 @@
 // Two windows, no network for a while, a server that is killed: the page stays true.
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
-import { blocks, composer, eventually, lastAnswer, say, settled, startWorld, visit } from './world.js';
+import { after, afterEach, before, test } from 'node:test';
+import { blocks, composer, eventually, lastAnswer, leave, say, settled, startWorld, visit } from './world.js';
 
 let world;
 before(async () => (world = await startWorld()));
+afterEach(() => leave(world));
 after(() => world?.stop());
 
 const shows = (page, text) => eventually(async () => assert.ok((await lastAnswer(page)).includes(text), `${text} in ${await lastAnswer(page)}`));
@@ -44,6 +45,24 @@ test('two windows and another device on one thread stay live', async () => {
   // A turn that another device starts appears by itself.
   await say(device, 'answer from the device');
   for (const each of [page, second]) await shows(each, 'from the device');
+  assert.deepEqual(wrong, []);
+});
+
+test('two windows that speak at once are both heard, one after the other', async () => {
+  const { page, wrong } = await visit(world);
+  await say(page, 'answer the beginning');
+  await settled(page);
+  const other = (await visit(world)).page;
+  await other.goto(page.url());
+  await settled(other);
+  await Promise.all([say(page, 'wait 200\nanswer to the first'), say(other, 'wait 200\nanswer to the second')]);
+  for (const each of [page, other]) {
+    await eventually(async () => assert.equal((await blocks(each)).length, 6));
+    await settled(each);
+  }
+  const heard = await blocks(page);
+  assert.deepEqual(await blocks(other), heard);
+  assert.ok(heard.join().includes('to the first') && heard.join().includes('to the second'));
   assert.deepEqual(wrong, []);
 });
 

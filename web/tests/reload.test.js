@@ -1,10 +1,11 @@
 // The page is a view of the event log: whoever loads it at any moment sees the same blocks as who watched.
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
-import { blocks, eventually, say, settled, startWorld, visit } from './world.js';
+import { after, afterEach, before, test } from 'node:test';
+import { blocks, eventually, leave, say, settled, startWorld, visit } from './world.js';
 
 let world;
 before(async () => (world = await startWorld()));
+afterEach(() => leave(world));
 after(() => world?.stop());
 
 const pick = (list) => list[Math.floor(Math.random() * list.length)];

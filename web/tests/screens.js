@@ -108,7 +108,7 @@ await shoot(dark, 'live-dark');
 await dark.goto(`${world.server.url}/settings/members`);
 await shoot(dark, 'settings-dark');
 for (const colorScheme of ['light', 'dark']) {
-  const phone = (await visit(world, { colorScheme, viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true, deviceScaleFactor: 2 })).page;
+  const phone = (await visit(world, { colorScheme, viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true })).page;
   await phone.goto(world.server.url + address);
   await phone.getByText('a short reminder').waitFor();
   await shoot(phone, `phone-${colorScheme}`);

@@ -1,10 +1,11 @@
 // Edit, regenerate, fork; rename, delete, undo; search; the trace; the settings.
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
-import { blocks, eventually, lastAnswer, say, settled, startWorld, visit } from './world.js';
+import { after, afterEach, before, test } from 'node:test';
+import { blocks, eventually, lastAnswer, leave, say, settled, startWorld, visit } from './world.js';
 
 let world;
 before(async () => (world = await startWorld()));
+afterEach(() => leave(world));
 after(() => world?.stop());
 
 const count = (page) => page.getByRole('group', { name: 'Versions' });
@@ -115,6 +116,23 @@ test('the trace has the logs and survives a reload', async () => {
   await page.locator('[data-steps] > button').click();
   await page.getByRole('button', { name: /look/ }).click();
   await page.getByText('12345678901234567890').waitFor();
+  assert.deepEqual(wrong, []);
+});
+
+test('tabs are there as they were left', async () => {
+  const { page, wrong } = await visit(world);
+  const { conversation: id } = await world.server.turn('answer with tabs');
+  const tabs = [{ key: 'invoices', destinationId: 'invoices', subPath: 'may' }, { key: 'people', destinationId: 'people' }];
+  const attributes = { tabs, active_tab_key: 'people' };
+  await world.server.api('PATCH', `/v1/chat-conversations/${id}`, { data: { type: 'chat_conversation', id, attributes } }, 'application/vnd.api+json');
+  await page.goto(`${world.server.url}/c/${id}`);
+  const pressed = () => page.getByRole('list', { name: 'Tabs of this thread' }).locator('[aria-pressed=true]').allInnerTexts();
+  await eventually(async () => assert.deepEqual(await pressed(), ['people']));
+  await page.getByRole('button', { name: 'invoices may', exact: true }).click();
+  await eventually(async () => assert.deepEqual(await pressed(), ['invoices may']));
+  await page.getByRole('button', { name: 'Close invoices may' }).click();
+  await page.reload();
+  await eventually(async () => assert.deepEqual(await pressed(), ['people']));
   assert.deepEqual(wrong, []);
 });
 

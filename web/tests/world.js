@@ -98,6 +98,7 @@ export async function startWorld() {
 /** A browser of its own, logged in. What goes wrong in its pages fails the test that opened it. */
 export async function visit(world, options = {}) {
   const context = await world.browser.newContext({ viewport: { width: 1280, height: 800 }, locale: 'en-GB', ...options });
+  (world.contexts ??= []).push(context);
   const wrong = [];
   const elsewhere = [];
   context.on('weberror', (error) => wrong.push(String(error.error())));
@@ -120,6 +121,11 @@ export async function visit(world, options = {}) {
   await first.goto(world.server.login);
   await first.getByRole('textbox', { name: 'Message' }).waitFor();
   return { context, page: first, open, wrong, elsewhere };
+}
+
+/** Closes what a test has opened: pages that are left open go on asking. */
+export async function leave(world) {
+  for (const context of world?.contexts?.splice(0) ?? []) await context.close();
 }
 
 export const composer = (page) => page.getByRole('textbox', { name: 'Message', exact: true });

@@ -22,9 +22,9 @@ const RECHECK: Duration = Duration::from_secs(30);
 struct Reader {
     follower: Follower,
     wire: Wire,
-    renderer: Renderer,
     /// An execution's lines go on as they came.
     raw: bool,
+    renderer: Renderer,
     caller: Caller,
     named: Named,
     checked: Instant,
@@ -73,7 +73,7 @@ impl Reader {
 pub fn respond(mut follower: Follower, wire: Wire, caller: Caller, named: Named, run: &Run) -> Response {
     let raw = wire == Wire::Ndjson && run.execution.is_some();
     let renderer = Renderer::after(wire, if wire.looks_back() { follower.rewind() } else { 0 });
-    let reader = Reader { follower, wire, renderer, raw, caller, named, checked: Instant::now() };
+    let reader = Reader { follower, wire, raw, renderer, caller, named, checked: Instant::now() };
     let bytes = stream::unfold(reader, |mut reader| async move {
         let next = reader.next().await?;
         Some((Ok::<_, Infallible>(next), reader))

@@ -1,8 +1,6 @@
 //! Which file, in which form, for how long. What is embedded depends on whether the web app was built, so the
 //! cases hold either way.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use super::*;
 
 fn headers(pairs: &[(HeaderName, &str)]) -> HeaderMap {

@@ -101,7 +101,7 @@ impl Turns {
 
 /// An agent's own setting, else the mode: of the turn, else the one last used in the conversation.
 fn runner(dispatch: &Dispatch, agent: Option<&Agent>) -> Runner {
-    // An execution is a sandbox's.
+    // An execution has no thread to send to a model.
     let Some(thread) = &dispatch.conversation else { return Runner::Sandbox };
     if let Some(agent) = agent {
         return agent.settings.runner;

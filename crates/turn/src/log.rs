@@ -57,12 +57,12 @@ impl RunLog {
         Self { turns, held, live, fold, last_line: None, files_logged: false, next_entry, next_seq, pending }
     }
 
-    pub(crate) fn live(&self) -> Arc<LiveRun> {
-        Arc::clone(&self.live)
-    }
-
     pub(crate) fn is_begun(&self) -> bool {
         self.next_seq > 1
+    }
+
+    pub(crate) fn live(&self) -> &Arc<LiveRun> {
+        &self.live
     }
 
     /// The first event of every run.

@@ -10,6 +10,8 @@ use store::turns::Dispatch;
 use tokio_util::sync::CancellationToken;
 use upstream::sandbox::{Accepts, ChatTurn, Envelope, EnvelopeMessage, Outcome, Received, Version};
 
+use std::sync::Arc;
+
 use crate::Turns;
 use crate::drive::Stop;
 use crate::error::TurnError;
@@ -33,7 +35,7 @@ impl Turns {
         };
         // Dropped with this function, which aborts the sandbox's request.
         let mut lines = client.stream(&envelope, CancellationToken::new());
-        let live = log.live();
+        let live = Arc::clone(log.live());
         let mut stop = std::pin::pin!(stop.wait());
         let execution = dispatch.run.execution.is_some();
         loop {

@@ -33,10 +33,10 @@ pub(crate) struct Ending {
     /// The terminal line's own time, where it had one.
     ts: Option<i64>,
     usage: Usage,
-    /// The message's own, as a JSON object.
-    metadata: Option<String>,
     /// The terminal line as the sandbox sent it.
     line: Option<Raw>,
+    /// The message's own, as a JSON object.
+    metadata: Option<String>,
 }
 
 impl Ending {
@@ -46,14 +46,14 @@ impl Ending {
             outcome: Ok(message),
             ts,
             usage: Usage::default(),
-            metadata: None,
             line: None,
+            metadata: None,
         }
     }
 
     fn unsuccessful(status: RunStatus, code: &str, message: impl Into<String>) -> Self {
         let error = RunError { code: code.into(), message: message.into() };
-        Self { status, outcome: Err(error), ts: None, usage: Usage::default(), metadata: None, line: None }
+        Self { status, outcome: Err(error), ts: None, usage: Usage::default(), line: None, metadata: None }
     }
 
     pub(crate) fn failed(code: &str, message: impl Into<String>) -> Self {
@@ -72,17 +72,17 @@ impl Ending {
         Self::unsuccessful(RunStatus::Interrupted, "interrupted", message)
     }
 
+    /// The same end, with the line that said it.
+    pub(crate) fn said(self, line: Option<Raw>) -> Self {
+        Self { line, ..self }
+    }
+
     pub(crate) fn with_usage(self, usage: Usage) -> Self {
         Self { usage, ..self }
     }
 
     pub(crate) fn with_metadata(self, metadata: String) -> Self {
         Self { metadata: Some(metadata), ..self }
-    }
-
-    /// The same end, with the line that said it.
-    pub(crate) fn said(self, line: Option<Raw>) -> Self {
-        Self { line, ..self }
     }
 
     fn event(&self, assistant: Option<Raw>) -> RunEvent {

@@ -146,6 +146,10 @@ export const editQueued = (id: string, message: string) =>
   request<Run>(`/v1/runs/${id}`, { method: 'PATCH', body: { message } });
 export const decideApproval = (run: string, id: string, approve: boolean) =>
   request<void>(`/v1/runs/${run}/approvals`, { method: 'POST', body: { id, approve } });
+export const listApprovals = (run: string) =>
+  request<Page<{ id: string; status: string }>>(`/v1/runs/${run}/approvals`).then((page) => page.data);
+export const listModels = () => request<{ data: { id: string }[] }>('/v1/models').then((list) => list.data);
+export const listAgents = () => all<{ id: string; name: string; model?: string | null }>('/v1/agents');
 export const getTrace = (id: string, after?: string) =>
   request<Trace>(`/v1/runs/${id}/trace`, { query: { limit: 100, after } });
 

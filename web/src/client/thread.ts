@@ -296,7 +296,13 @@ export class Thread {
       ...more,
     };
     if (id && this.busy) return this.enqueue(body);
-    await this.begin(body, { text, attachments, waiting: false, again: false }, this.state.messages);
+    try {
+      await this.begin(body, { text, attachments, waiting: false, again: false }, this.state.messages);
+    } catch (error) {
+      // Another window was quicker.
+      if (!(error instanceof Failure && error.code === 'conversation_busy')) throw error;
+      await this.enqueue(body);
+    }
   }
 
   private async enqueue(body: TurnRequest): Promise<void> {

@@ -12,10 +12,18 @@ import { useAttachments } from './attachments';
 import { keepDraft, readDraft } from './drafts';
 import { DropArea } from './drop-area';
 import { ModePicker } from './mode';
+import { ModelPicker, type Choice } from './model';
+
+/** Only what was chosen here: the conversation remembers the rest. */
+const named = (choice: Choice | null) => ({
+  ...(choice?.model ? { model: choice.model } : {}),
+  ...(choice?.agent ? { agent: choice.agent } : {}),
+});
 
 export function Composer({ thread, state }: { thread: Thread; state: ThreadState }) {
   const [text, setText] = useState(() => readDraft(state.id));
   const [chosen, setChosen] = useState<Mode | null>(null);
+  const [answering, setAnswering] = useState<Choice | null>(null);
   const field = useRef<HTMLTextAreaElement>(null);
   const picker = useRef<HTMLInputElement>(null);
   const made = useRef<Promise<string> | null>(null);
@@ -30,6 +38,8 @@ export function Composer({ thread, state }: { thread: Thread; state: ThreadState
 
   const stored = state.conversation?.attributes.mode as Mode | null | undefined;
   const mode = chosen ?? stored ?? 'agent';
+  const { model = null, agent_id: agent = null } = state.conversation?.attributes ?? {};
+  const choice = answering ?? { model, agent };
   const running = state.live !== null;
   const uploading = files.some((file) => !file.done);
   const ready = (text.trim() !== '' || files.length > 0) && !uploading && state.phase !== 'loading' && !state.sending;
@@ -46,7 +56,9 @@ export function Composer({ thread, state }: { thread: Thread; state: ThreadState
     setText('');
     keepDraft(was, '');
     clear();
-    thread.send({ text, mode, attachments }).catch((error: unknown) => {
+    // A turn needs words: files alone are named.
+    const words = text.trim() ? text : attachments.map((file) => file.name).join(', ');
+    thread.send({ text: words, mode, attachments, ...named(answering) }).catch((error: unknown) => {
       complain(error);
       setText((now) => now || text);
       keepDraft(was, text);
@@ -120,6 +132,7 @@ export function Composer({ thread, state }: { thread: Thread; state: ThreadState
             }}
           />
           <ModePicker value={mode} onChange={setChosen} />
+          <ModelPicker value={choice} onChange={setAnswering} />
           <span className="grow" />
           {running && (
             <IconButton name="Stop" side="top" disabled={state.stopping} onClick={() => thread.stop().catch(complain)} className="rounded-full! border border-line-strong text-ink!">

@@ -1,14 +1,18 @@
 // A tool call that waits for a person's word.
+import { useQuery } from '@tanstack/react-query';
 import { ShieldQuestion } from 'lucide-react';
 import { useState } from 'react';
-import { decideApproval } from '../client/api';
+import { decideApproval, listApprovals } from '../client/api';
 import { pretty } from '../client/json';
 import type { Approval } from '../client/types';
 import { Button } from '../ui/button';
 import { complain } from '../ui/toast';
 
+/** Those that nobody has decided yet, here or in another window. */
 export function Approvals({ run, approvals }: { run: string; approvals: Approval[] }) {
-  return approvals.map((approval) => <Ask key={approval.id} run={run} approval={approval} />);
+  const { data } = useQuery({ queryKey: ['approvals', run, approvals.length], queryFn: () => listApprovals(run), refetchInterval: 2000 });
+  const decided = new Set(data?.filter(({ status }) => status !== 'pending').map(({ id }) => id));
+  return approvals.filter(({ id }) => !decided.has(id)).map((approval) => <Ask key={approval.id} run={run} approval={approval} />);
 }
 
 function Ask({ run, approval: { id, call } }: { run: string; approval: Approval }) {

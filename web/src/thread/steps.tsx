@@ -127,7 +127,8 @@ function summary(block: StepBlock | ToolCallBlock): string {
 function headline(work: Work[], states: State[]): string {
   const steps = work.filter((block) => block.type !== 'reasoning').length;
   const failed = states.filter((state) => state === 'failed').length;
-  const count = steps === 0 ? 'Thought about it' : `${steps} ${steps === 1 ? 'step' : 'steps'}`;
+  const thought = states.includes('running') ? 'Thinking…' : 'Thought about it';
+  const count = steps === 0 ? thought : `${steps} ${steps === 1 ? 'step' : 'steps'}`;
   return failed > 0 && steps > 0 ? `${count}, ${failed} failed` : count;
 }
 
@@ -150,6 +151,7 @@ export function Steps({ work, live, working }: { work: Work[]; live: boolean; wo
   const states = work.map((block, at) => stateOf(block, at === work.length - 1 && working, live));
   const open = chosen ?? (live && working);
   const running = states.includes('running');
+  const thoughts = work.every((block) => block.type === 'reasoning');
   const current = work[states.lastIndexOf('running')] ?? work.at(-1);
   const name = current && current.type !== 'reasoning' ? current.name : 'Thinking';
   const ms = running ? null : total(work);
@@ -167,7 +169,12 @@ export function Steps({ work, live, working }: { work: Work[]; live: boolean; wo
         {ms !== null && <span className="shrink-0 text-faint tabular-nums">{duration(ms)}</span>}
         {!running && states.includes('interrupted') && <span className="shrink-0 text-warn">unfinished</span>}
       </button>
-      {open && (
+      {open && thoughts && (
+        <div data-block="reasoning" className="mt-1 ml-[0.4rem] border-l border-line py-1 pl-4 text-small text-soft">
+          {work.map((block, at) => block.type === 'reasoning' && <Markdown key={at} text={block.text} />)}
+        </div>
+      )}
+      {open && !thoughts && (
         <ul className="mt-1 ml-[0.4rem] border-l border-line pl-3">
           {skipped > 0 && (
             <li>

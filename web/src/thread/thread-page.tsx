@@ -9,6 +9,7 @@ import { go, paths } from '../router';
 import { IconButton } from '../ui/button';
 import { Menu, MenuItem } from '../ui/menu';
 import { complain, toast } from '../ui/toast';
+import { Tabs } from './tabs';
 import { ThreadView } from './thread-view';
 import { freshThread, threadOf } from './threads';
 
@@ -63,26 +64,29 @@ function Header({ thread, onMenu }: { thread: Thread; onMenu: (() => void) | nul
   }, [title, state.live]);
   const lost = offline || state.unreachable || state.live?.connected === false;
   return (
-    <header className="z-10 flex h-14 shrink-0 items-center gap-1 px-3">
-      {onMenu && (
-        <IconButton name="Show the history" onClick={onMenu}>
-          <PanelLeftOpen size={18} aria-hidden />
+    <>
+      <header className="z-10 flex h-14 shrink-0 items-center gap-1 px-3">
+        {onMenu && (
+          <IconButton name="Show the history" onClick={onMenu}>
+            <PanelLeftOpen size={18} aria-hidden />
+          </IconButton>
+        )}
+        <h1 className="min-w-0 grow truncate px-2 text-small font-medium text-soft" dir="auto">
+          {title}
+        </h1>
+        {lost && (
+          <p role="status" data-offline className="flex shrink-0 items-center gap-1.5 rounded-full bg-warn-wash px-3 py-1 text-tiny font-medium text-warn">
+            <WifiOff size={13} aria-hidden />
+            {offline ? 'Offline' : 'Reconnecting…'}
+          </p>
+        )}
+        {state.conversation && <ThreadMenu state={state} onChanged={() => thread.refresh()} />}
+        <IconButton name="New thread" onClick={() => go(paths.fresh)}>
+          <SquarePen size={17} aria-hidden />
         </IconButton>
-      )}
-      <h1 className="min-w-0 grow truncate px-2 text-small font-medium text-soft" dir="auto">
-        {title}
-      </h1>
-      {lost && (
-        <p role="status" data-offline className="flex shrink-0 items-center gap-1.5 rounded-full bg-warn-wash px-3 py-1 text-tiny font-medium text-warn">
-          <WifiOff size={13} aria-hidden />
-          {offline ? 'Offline' : 'Reconnecting…'}
-        </p>
-      )}
-      {state.conversation && <ThreadMenu state={state} onChanged={() => thread.refresh()} />}
-      <IconButton name="New thread" onClick={() => go(paths.fresh)}>
-        <SquarePen size={17} aria-hidden />
-      </IconButton>
-    </header>
+      </header>
+      {state.conversation && <Tabs conversation={state.conversation} onChanged={() => thread.refresh()} />}
+    </>
   );
 }
 

@@ -21,7 +21,7 @@ export function Menu({ trigger, children, align = 'start', side = 'bottom', onCl
             event.preventDefault();
             onClosed();
           }}
-          className="appear z-50 min-w-44 rounded-lg border border-line bg-raised p-1 shadow-float"
+          className="appear z-50 max-h-[min(60vh,var(--radix-dropdown-menu-content-available-height))] min-w-44 overflow-y-auto rounded-lg border border-line bg-raised p-1 shadow-float"
         >
           {children}
         </Dropdown.Content>
@@ -74,3 +74,7 @@ export function MenuChoice<T extends string>({ value, options, onChange }: {
 }
 
 export const MenuLine = () => <Dropdown.Separator className="m-1 h-px bg-line" />;
+
+export const MenuLabel = ({ children }: { children: ReactNode }) => (
+  <Dropdown.Label className="px-2.5 pt-2 pb-1 text-tiny font-semibold text-faint">{children}</Dropdown.Label>
+);

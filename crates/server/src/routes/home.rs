@@ -14,7 +14,7 @@ use crate::web;
 /// A local browser stays logged in for this long.
 const LOCAL_SESSION: SignedDuration = SignedDuration::from_hours(30 * 24);
 
-/// The web app.
+/// What runs here.
 #[utoipa::path(get, path = "/", operation_id = "home", tag = "operating",
     responses((status = 200, description = "A page for people", content_type = "text/html", body = String)))]
 pub async fn home(headers: HeaderMap) -> Response {

@@ -61,7 +61,7 @@ impl Turns {
             return Ok(Some(chosen));
         }
         let scope = own_scope(&log.held);
-        retry(&log.live(), || self.inner.store.get_workspace_model(&scope)).await
+        retry(log.live(), || self.inner.store.get_workspace_model(&scope)).await
     }
 
     /// The tools that an agent has; without one those that change nothing.

@@ -54,7 +54,7 @@ impl Thread {
                     from: at.unwrap_or(0),
                 });
             }
-            before = retry(&log.live(), || inner.store.get_dispatch(&log.held, read)).await?.before;
+            before = retry(log.live(), || inner.store.get_dispatch(&log.held, read)).await?.before;
             whole = before.len() < read;
             read *= GROWTH;
         }

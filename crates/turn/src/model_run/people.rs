@@ -34,7 +34,7 @@ impl ModelRun<'_> {
         if asked.is_empty() {
             return Ok(asked);
         }
-        retry(&self.log.live(), || inner.store.add_approvals(&self.log.held, &asked)).await?;
+        retry(self.log.live(), || inner.store.add_approvals(&self.log.held, &asked)).await?;
         point!("approvals.kept");
         self.tell_people(&asked).await?;
         Ok(asked)
@@ -54,11 +54,11 @@ impl ModelRun<'_> {
         if !open.is_empty() && self.used != Usage::default() {
             // Whoever may go on with the run knows only what is stored.
             let used = std::mem::take(&mut self.used);
-            retry(&self.log.live(), || store.count_usage(&self.log.held, used)).await?;
+            retry(self.log.live(), || store.count_usage(&self.log.held, used)).await?;
         }
         let (workspace, run) = (self.log.held.workspace, self.log.held.lease.run);
         while !open.is_empty() {
-            let mut known = retry(&self.log.live(), || store.list_approvals(workspace, run)).await?;
+            let mut known = retry(self.log.live(), || store.list_approvals(workspace, run)).await?;
             known.retain(|known| open.iter().any(|open| open.id == known.id));
             let (decided, waiting) = known.into_iter().partition(|known| known.decision.is_some());
             open = waiting;
@@ -83,7 +83,7 @@ impl ModelRun<'_> {
             if !decision.approve {
                 let reason = decision.reason.map(|reason| format!(": {reason}")).unwrap_or_default();
                 self.end_call(round, call, format!("a person did not allow this call{reason}"))?;
-            } else if retry(&self.log.live(), || store.start_approved(&self.log.held, id)).await? {
+            } else if retry(self.log.live(), || store.start_approved(&self.log.held, id)).await? {
                 let args = serde_json::from_str(call.args.get()).map_err(|error| error.to_string());
                 approved.push(Planned { call, args });
             } else {
@@ -99,7 +99,7 @@ impl ModelRun<'_> {
     pub(super) async fn go_on(&mut self) -> Result<u32, Halt> {
         let (workspace, run) = (self.log.held.workspace, self.log.held.lease.run);
         let store = &self.turns.inner.store;
-        let mut waiting = retry(&self.log.live(), || store.list_approvals(workspace, run)).await?;
+        let mut waiting = retry(self.log.live(), || store.list_approvals(workspace, run)).await?;
         let open = self.log.fold.open_calls();
         waiting.retain(|one| !one.started && open.contains(&(one.round, one.call.id.as_str())));
         let round = open.iter().map(|(round, _)| *round).max().unwrap_or(0);

@@ -102,8 +102,8 @@ impl World {
         let turn = StartTurn {
             conversation,
             replace: None,
-            message: Some(TurnMessage { content, text: text.into() }),
             attachments: None,
+            message: Some(TurnMessage { content, text: text.into() }),
             agent,
             model: Some("openai/m".into()),
             workflow: None,

@@ -1,0 +1,203 @@
+//! The agent: the model is asked, what it calls is done in the room, until it answers without calling. The loop runs
+//! in the service and is the only one that talks to the gateway; the room has no network.
+
+use domain::model::{Answer, Ask, Finish, Gathered, ModelEvent, Prompt, Said, ToolSpec};
+use domain::prompt::valid;
+use futures_util::StreamExt as _;
+use std::time::Duration;
+use upstream::llm::openai::OpenAi;
+use upstream::llm::{LanguageModel as _, ModelLimits};
+
+use crate::emit::{Closed, Emitter, cut};
+use crate::envelope::{AssetFile, Envelope, Model};
+use crate::plan::Plan;
+use crate::room::Room;
+use crate::run::Failure;
+use crate::serve::Service;
+use crate::tools::Toolbox;
+
+/// Rounds of calls; then the model must answer.
+const MAX_ROUNDS: usize = 40;
+/// Deltas that are held back are sent in pieces of this size.
+const PIECE_CHARS: usize = 2000;
+
+pub struct Agent<'a> {
+    pub service: &'a Service,
+    pub room: &'a mut Room,
+    pub emit: &'a Emitter,
+    pub envelope: &'a Envelope,
+    /// The files that came with the run.
+    pub given: Vec<AssetFile>,
+    pub model: Model,
+    pub system: String,
+    pub tools: Toolbox,
+    pub plan: Plan,
+}
+
+/// What the model says of one round goes out at once, or when the round is over.
+enum Told {
+    AsItComes,
+    AtTheEnd,
+    Never,
+}
+
+impl Agent<'_> {
+    /// The final answer, when its files are handed in and its words are sent.
+    pub async fn run(&mut self) -> Result<String, Failure> {
+        let mut thread = self.thread();
+        for round in 0..=MAX_ROUNDS {
+            let tools = if round < MAX_ROUNDS { self.tools.specs(&self.plan) } else { Vec::new() };
+            // Files come before the words that speak of them: where there are some, an answer that may be the last
+            // is held back until it is known whether it is.
+            let pending = round > 0 && self.has_results().await?;
+            let told = if pending { Told::AtTheEnd } else { Told::AsItComes };
+            fit(&mut thread, self.service.limits.context_budget_chars as usize);
+            let said = self.ask_model(thread.clone(), tools, told).await?;
+            if said.calls.is_empty() {
+                self.plan.finish(self.emit).await?;
+                if round > 0 {
+                    self.hand_in().await?;
+                }
+                if pending {
+                    self.tell(&said.text).await?;
+                }
+                return Ok(said.text);
+            }
+            if pending {
+                self.tell(&said.text).await?;
+            }
+            let mut answers = Vec::new();
+            for call in &said.calls {
+                answers.push(self.call(call).await?);
+            }
+            thread.push(Said::Assistant { text: said.text, calls: said.calls });
+            thread.push(Said::Answers(answers));
+        }
+        Err(Failure::new("tool_rounds_exhausted", format!("the model called tools for {MAX_ROUNDS} rounds")))
+    }
+
+    /// Asks for a plan, which becomes steps that wait to be worked through.
+    pub async fn make_plan(&mut self, instructions: &str) -> Result<(), Failure> {
+        let goal = &self.envelope.message.content;
+        let step = self.emit.begin("plan", serde_json::json!({ "goal": goal })).await?;
+        let mut thread = self.history();
+        thread.push(Said::User(format!("plan {goal}")));
+        let kept = std::mem::replace(&mut self.system, instructions.to_owned());
+        let said = self.ask_model(valid(thread), Vec::new(), Told::Never).await;
+        self.system = kept;
+        match said {
+            Ok(said) => {
+                let plan = Plan::read(&said.text, goal);
+                self.emit.succeed(step, plan.shown()).await?;
+                self.plan = plan;
+                self.plan.announce(self.emit).await?;
+                self.system.push_str(&self.plan.prompt());
+                Ok(())
+            }
+            Err(Failure::Error { code, message }) => {
+                self.emit.fail(step, &message, serde_json::Value::Null).await?;
+                Err(Failure::Error { code, message })
+            }
+            Err(closed) => Err(closed),
+        }
+    }
+
+    fn history(&self) -> Vec<Said> {
+        let turns = self.envelope.conversation.iter();
+        turns
+            .map(|turn| match turn.role.as_str() {
+                "assistant" => Said::Assistant { text: turn.content.clone(), calls: Vec::new() },
+                _ => Said::User(turn.content.clone()),
+            })
+            .collect()
+    }
+
+    fn thread(&self) -> Vec<Said> {
+        let mut thread = self.history();
+        thread.push(Said::User(self.envelope.message.content.clone()));
+        valid(thread)
+    }
+
+    async fn tell(&self, text: &str) -> Result<(), Closed> {
+        if !self.takes_deltas() {
+            return Ok(());
+        }
+        let chars: Vec<char> = text.chars().collect();
+        for piece in chars.chunks(PIECE_CHARS) {
+            self.emit.delta(&piece.iter().collect::<String>()).await?;
+        }
+        Ok(())
+    }
+
+    fn takes_deltas(&self) -> bool {
+        self.envelope.accepts.iter().any(|kind| kind == "delta")
+    }
+
+    async fn ask_model(&self, messages: Vec<Said>, tools: Vec<ToolSpec>, told: Told) -> Result<Gathered, Failure> {
+        let prompt = Prompt { system: self.system.clone(), messages };
+        let ask = Ask { model: self.model.model.clone(), prompt, tools, ..Ask::default() };
+        let mut stream = self.gateway()?.stream(ask);
+        let aloud = matches!(told, Told::AsItComes) && self.takes_deltas();
+        let mut said = Gathered::default();
+        while let Some(batch) = stream.next().await {
+            let mut text = String::new();
+            for event in &batch {
+                if let ModelEvent::Text(piece) = event {
+                    text.push_str(piece);
+                }
+                said.push(event);
+            }
+            if aloud && !text.is_empty() {
+                self.emit.delta(&text).await?;
+            }
+        }
+        match said.end.take() {
+            Some(Ok(Finish::Length)) => {
+                self.emit.log("warn", "the model's answer was cut at its length limit").await?;
+                Ok(said)
+            }
+            Some(Ok(_)) => Ok(said),
+            Some(Err(fault)) => {
+                let message = fault.message.replacen("OpenAI", "The gateway", 1);
+                Err(Failure::new(fault.kind.code(), cut(&message, 2000)))
+            }
+            None => Err(Failure::new("model_error", "the model's answer has no end")),
+        }
+    }
+
+    /// The gateway repeats calls to providers and keeps their time; here is only what keeps us from waiting for ever.
+    fn gateway(&self) -> Result<OpenAi, Failure> {
+        let limits = &self.service.limits;
+        let seconds = (limits.model_retries + 1) * (limits.model_first_token_seconds + 30);
+        let limits = ModelLimits {
+            first_token: Duration::from_secs(seconds),
+            idle: Duration::from_secs(limits.model_idle_seconds + 30),
+            retries: 0,
+            backoff: Duration::ZERO,
+        };
+        let (base, key) = (Some(self.model.base_url.as_str()), Some(self.model.api_key.clone()));
+        OpenAi::new(base, key, self.service.client.clone(), limits)
+            .map_err(|_| Failure::new("sandbox_config", "the gateway's address in the configuration is not a URL"))
+    }
+}
+
+/// Leaves out what old calls came to until the thread fits.
+fn fit(thread: &mut [Said], budget: usize) {
+    const LEFT_OUT: &str = "[left out: the conversation is too long]";
+    let size = |said: &Said| match said {
+        Said::User(text) => text.len(),
+        Said::Assistant { text, calls } => text.len() + calls.iter().map(|call| call.args.len()).sum::<usize>(),
+        Said::Answers(answers) => answers.iter().map(|answer: &Answer| answer.text.len()).sum(),
+    };
+    let mut total: usize = thread.iter().map(size).sum();
+    for said in thread {
+        let Said::Answers(answers) = said else { continue };
+        for answer in answers.iter_mut().filter(|answer| answer.text.len() > LEFT_OUT.len()) {
+            if total <= budget {
+                return;
+            }
+            total -= answer.text.len() - LEFT_OUT.len();
+            LEFT_OUT.clone_into(&mut answer.text);
+        }
+    }
+}

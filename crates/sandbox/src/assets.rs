@@ -1,0 +1,122 @@
+//! The zip with a run's files: fetched, checked as a whole before anything is written, then put into the room.
+
+mod check;
+
+use std::fs::File;
+use std::io::{Read as _, Seek as _, Write as _};
+
+use sha2::{Digest as _, Sha256};
+use tokio::sync::mpsc;
+
+use crate::envelope::{AssetFile, Assets, words};
+use crate::frame::{Answer, Ask};
+use crate::room::{Room, RoomError};
+use crate::serve::Service;
+
+/// What is put into the room at once.
+const CHUNK: usize = 1024 * 1024;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Refused {
+    #[error("the download failed: {0}")]
+    Download(String),
+    #[error("the zip is refused: {0}")]
+    Zip(String),
+    #[error("{0}")]
+    Room(String),
+}
+
+impl From<RoomError> for Refused {
+    fn from(error: RoomError) -> Self {
+        Self::Room(error.to_string())
+    }
+}
+
+/// Part of a file on its way into the room.
+struct Part {
+    path: String,
+    bytes: Vec<u8>,
+    append: bool,
+}
+
+/// How many files there were.
+pub async fn unpack(service: &Service, room: &mut Room, assets: &Assets) -> Result<usize, Refused> {
+    let most = service.limits.max_bag_bytes.min(service.limits.sandbox_disk_bytes);
+    let zip = download(service, &assets.url, most).await?;
+    let (sender, mut parts) = mpsc::channel(4);
+    let manifest = assets.files.clone();
+    let reading = service.tasks.spawn_blocking(move || read(zip, most, &manifest, &sender));
+    while let Some(part) = parts.recv().await {
+        let ask = Ask::Put { path: part.path, append: part.append, executable: false };
+        match room.ask(&ask, &part.bytes).await? {
+            (Answer::Failed { message }, _) => return Err(Refused::Room(message)),
+            _ => {}
+        }
+    }
+    reading.await.map_err(|error| Refused::Room(error.to_string()))?.map_err(Refused::Zip)
+}
+
+/// Into a file without a name: nothing is left of it, however we end.
+async fn download(service: &Service, url: &str, most: u64) -> Result<File, Refused> {
+    let failed = |error: reqwest::Error| Refused::Download(words(&error));
+    let mut response = service.client.get(url).send().await.map_err(failed)?;
+    if !response.status().is_success() {
+        return Err(Refused::Download(format!("the answer has status {}", response.status().as_u16())));
+    }
+    // The files' bytes as they are, and something for each file's name.
+    let most = most.saturating_add(most / 10).saturating_add(16 * 1024 * 1024);
+    let mut file = tempfile::tempfile().map_err(|error| Refused::Room(format!("a temporary file: {error}")))?;
+    let mut size = 0u64;
+    while let Some(chunk) = response.chunk().await.map_err(failed)? {
+        size = size.saturating_add(chunk.len() as u64);
+        if size > most {
+            return Err(Refused::Zip(format!("it has more than {most} bytes")));
+        }
+        file.write_all(&chunk).map_err(|error| Refused::Room(format!("a temporary file: {error}")))?;
+    }
+    Ok(file)
+}
+
+/// Checks the archive, then sends its files. In: the zip and what should be in it; an empty manifest checks nothing.
+fn read(mut zip: File, most: u64, manifest: &[AssetFile], parts: &mpsc::Sender<Part>) -> Result<usize, String> {
+    zip.rewind().map_err(|error| error.to_string())?;
+    let (mut archive, entries) = check::check(zip, most)?;
+    let listed = |name: &str| manifest.iter().find(|file| file.name == name);
+    let files: Vec<_> = entries.iter().filter(|entry| !entry.folder).collect();
+    if !manifest.is_empty() && manifest.len() != files.len() {
+        return Err(format!("it has {} files where {} were announced", files.len(), manifest.len()));
+    }
+    for entry in &files {
+        let mut file = archive.by_index(entry.index).map_err(|error| format!("{:?}: {error}", entry.name))?;
+        let mut hash = Sha256::new();
+        let mut left = entry.size;
+        loop {
+            let mut bytes = vec![0; usize::try_from(left).unwrap_or(CHUNK).min(CHUNK)];
+            file.read_exact(&mut bytes).map_err(|error| format!("{:?}: {error}", entry.name))?;
+            hash.update(&bytes);
+            let append = left != entry.size;
+            left -= bytes.len() as u64;
+            let part = Part { path: entry.name.clone(), bytes, append };
+            if parts.blocking_send(part).is_err() {
+                return Err("the run has ended".into());
+            }
+            if left == 0 {
+                break;
+            }
+        }
+        // One byte more is one too many; reading to the end also checks the sum.
+        if file.read(&mut [0]).map_err(|error| format!("{:?}: {error}", entry.name))? != 0 {
+            return Err(format!("{:?} is longer than it says", entry.name));
+        }
+        if manifest.is_empty() {
+            continue;
+        }
+        let hex: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        match listed(&entry.name) {
+            Some(file) if file.size == entry.size && file.sha256.eq_ignore_ascii_case(&hex) => {}
+            Some(_) => return Err(format!("{:?} is not the file that was announced", entry.name)),
+            None => return Err(format!("{:?} was not announced", entry.name)),
+        }
+    }
+    Ok(files.len())
+}

@@ -1,0 +1,153 @@
+//! What the agent made: `assets/` collected from the room and posted back, once.
+
+use std::fs::File;
+use std::io::{Seek as _, Write as _};
+use std::time::Duration;
+
+use reqwest::multipart::{Form, Part};
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+use tokio_util::io::ReaderStream;
+
+use crate::agent_loop::Agent;
+use crate::envelope::{AssetFile, words};
+use crate::frame::{Answer, Ask};
+use crate::run::Failure;
+
+const MAX_FILES: usize = 1000;
+const TRIES: u32 = 3;
+/// For one try. A gigabyte over a slow line takes its time.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// A collected file. Its bytes are in a file without a name, so nothing is left of it.
+struct Collected {
+    name: String,
+    size: u64,
+    bytes: File,
+}
+
+impl Agent<'_> {
+    /// Whether there is something to hand in.
+    pub async fn has_results(&mut self) -> Result<bool, Failure> {
+        match self.room.ask(&Ask::List { path: "assets".into() }, &[]).await {
+            Ok((Answer::Done, text)) => Ok(text != b"There are no files."),
+            Ok(_) => Ok(false),
+            Err(error) => Err(Failure::new("sandbox_room", error.to_string())),
+        }
+    }
+
+    /// Collects and posts. Files that came with the run and did not change are not posted again.
+    pub async fn hand_in(&mut self) -> Result<(), Failure> {
+        let (files, left) = self.collect().await?;
+        if files.is_empty() && left.is_empty() {
+            return Ok(());
+        }
+        let names: Vec<&str> = files.iter().map(|file| file.name.as_str()).collect();
+        let step = self.emit.begin("save files", json!({ "files": names })).await?;
+        let posted = if files.is_empty() { Ok(()) } else { self.post(&files).await };
+        match (&posted, left.is_empty()) {
+            (Ok(()), true) => self.emit.succeed(step, json!({ "count": files.len() })).await?,
+            (Ok(()), false) => {
+                let saved = json!({ "count": files.len() });
+                self.emit.fail(step, &format!("not saved: {}", left.join("; ")), saved).await?;
+            }
+            (Err(why), _) => self.emit.fail(step, why, Value::Null).await?,
+        }
+        posted.map_err(|why| Failure::new("sandbox_results", format!("the run's files could not be saved: {why}")))
+    }
+
+    async fn collect(&mut self) -> Result<(Vec<Collected>, Vec<String>), Failure> {
+        let gone = |error: String| Failure::new("sandbox_room", error);
+        let mut files: Vec<Collected> = Vec::new();
+        let mut left = Vec::new();
+        let mut open: Option<(String, Collected, Sha256)> = None;
+        self.room.say(&Ask::Collect { max_files: MAX_FILES }, &[]).await.map_err(|error| gone(error.to_string()))?;
+        loop {
+            let (answer, bytes) = self.room.hear().await.map_err(|error| gone(error.to_string()))?;
+            match answer {
+                Answer::Part { path, whole } => {
+                    let (_, file, hash) = match &mut open {
+                        Some(open) if open.0 == path => open,
+                        _ => open.insert(begin(path, whole).map_err(gone)?),
+                    };
+                    hash.update(&bytes);
+                    file.bytes.write_all(&bytes).map_err(|error| gone(error.to_string()))?;
+                    file.size += bytes.len() as u64;
+                    if file.size < whole {
+                        continue;
+                    }
+                    if let Some((path, file, hash)) = open.take() {
+                        self.keep(path, file, hash, &mut files, &mut left);
+                    }
+                }
+                Answer::Left { path, why } => left.push(format!("{path}: {why}")),
+                _ => return Ok((files, left)),
+            }
+        }
+    }
+
+    fn keep(&self, path: String, file: Collected, hash: Sha256, files: &mut Vec<Collected>, left: &mut Vec<String>) {
+        let most = self.service.limits.max_file_bytes;
+        if file.size > most {
+            left.push(format!("{path}: it has more than {most} bytes"));
+            return;
+        }
+        let sha256: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        let same = |given: &AssetFile| given.sha256 == sha256 && (given.name == path || given.name == file.name);
+        if !self.given.iter().any(same) {
+            files.push(file);
+        }
+    }
+
+    async fn post(&self, files: &[Collected]) -> Result<(), String> {
+        let mut wait = Duration::from_millis(300);
+        let mut why = String::new();
+        for attempt in 0..TRIES {
+            if attempt > 0 {
+                tokio::time::sleep(wait).await;
+                wait *= 3;
+            }
+            let request = self
+                .service
+                .client
+                .post(format!("{}/results", self.envelope.agent_url))
+                .header(reqwest::header::AUTHORIZATION, self.envelope.upload_otp.expose())
+                .timeout(PATIENCE)
+                .multipart(form(files).map_err(|error| error.to_string())?);
+            match request.send().await {
+                Ok(response) if response.status().is_success() => return Ok(()),
+                Ok(response) => {
+                    let status = response.status();
+                    let said: Value = response.json().await.unwrap_or_default();
+                    let said = said["detail"].as_str().map(|detail| format!(": {detail}")).unwrap_or_default();
+                    why = format!("the answer has status {}{said}", status.as_u16());
+                    // What was refused stays refused; what broke off has stored nothing and may be sent again.
+                    if !status.is_server_error() {
+                        break;
+                    }
+                }
+                Err(error) => why = words(&error),
+            }
+        }
+        Err(why)
+    }
+}
+
+fn begin(path: String, _whole: u64) -> Result<(String, Collected, Sha256), String> {
+    let bytes = tempfile::tempfile().map_err(|error| format!("a temporary file: {error}"))?;
+    // A bag has no folders.
+    let name = path.replace('/', "-");
+    Ok((path, Collected { name, size: 0, bytes }, Sha256::new()))
+}
+
+fn form(files: &[Collected]) -> std::io::Result<Form> {
+    let mut form = Form::new();
+    for file in files {
+        let mut bytes = file.bytes.try_clone()?;
+        bytes.rewind()?;
+        let stream = ReaderStream::new(tokio::fs::File::from_std(bytes));
+        let part = Part::stream_with_length(reqwest::Body::wrap_stream(stream), file.size);
+        form = form.part("file", part.file_name(file.name.clone()));
+    }
+    Ok(form)
+}

@@ -1,0 +1,192 @@
+//! The run as its caller sees it: lines in their order, files in and out, tools, recipes, skills, plans.
+
+use std::io::Write as _;
+
+use serde_json::json;
+use sha2::{Digest as _, Sha256};
+
+use crate::world::World;
+
+pub fn zipped(files: &[(&str, &[u8])]) -> Vec<u8> {
+    let mut zip = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+    for (name, bytes) in files {
+        zip.start_file(*name, zip::write::SimpleFileOptions::default()).unwrap();
+        zip.write_all(bytes).unwrap();
+    }
+    zip.finish().unwrap().into_inner()
+}
+
+pub fn manifest(files: &[(&str, &[u8])]) -> Vec<serde_json::Value> {
+    let hex = |bytes: &[u8]| Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    files
+        .iter()
+        .map(|(name, bytes)| json!({ "name": name, "size": bytes.len(), "sha256": hex(bytes), "mimeType": "text/plain" }))
+        .collect()
+}
+
+#[tokio::test]
+async fn a_plain_answer_streams_and_ends_once() {
+    let world = World::new().await;
+    let lines = world.run("hello").await;
+    assert_eq!(lines.deltas(), "All is done.");
+    assert_eq!(lines.last()["type"], "result");
+    assert_eq!(lines.last()["message"], "All is done.");
+    assert_eq!(lines.of("result").count() + lines.of("error").count(), 1);
+    assert_eq!(lines.of("step").count(), 0, "nothing was done: {lines:#?}");
+    assert!(world.told.lock().results.is_empty(), "nothing is posted where there is nothing");
+}
+
+#[tokio::test]
+async fn a_step_begins_and_ends_with_its_arguments_result_and_duration() {
+    let world = World::new().await;
+    let lines = world.run("run echo $((6 * 7)); pwd; echo $WORKSPACE").await;
+    let steps: Vec<_> = lines.of("step").collect();
+    assert_eq!(steps.len(), 2, "{lines:#?}");
+    assert_eq!(steps[0]["status"], "running");
+    assert_eq!(steps[0]["args"]["command"], "echo $((6 * 7)); pwd; echo $WORKSPACE");
+    assert_eq!(steps[1]["status"], "succeeded");
+    assert_eq!(steps[1]["result"], "42\n/root/workspace\n/root/workspace\n");
+    assert!(steps[1]["durationMs"].is_u64());
+    assert_eq!(steps[0]["id"], steps[1]["id"]);
+    let failed = world.run("run echo oops; exit 3").await;
+    assert_eq!(failed.step("shell")["status"], "failed");
+    assert_eq!(failed.step("shell")["error"], "exit code 3");
+    assert_eq!(failed.step("shell")["result"], "oops\n");
+    assert_eq!(failed.last()["type"], "result", "a tool that fails does not fail the run");
+}
+
+#[tokio::test]
+async fn files_come_in_and_go_out_before_the_last_words() {
+    let world = World::new().await;
+    let files: &[(&str, &[u8])] = &[("in.txt", b"forty-two"), ("ünï.bin", &[0, 159, 146, 150])];
+    {
+        let mut told = world.told.lock();
+        told.zip = Some(zipped(files));
+        told.files = manifest(files);
+    }
+    let order = "read in.txt\nthen run mkdir -p assets/deep && cp ünï.bin assets/ && cp in.txt assets/deep/out.txt \
+                 && cp in.txt assets/in.txt && ln -s /etc/passwd assets/link && mkfifo assets/pipe\nthen list";
+    let lines = world.run(order).await;
+    assert_eq!(lines.step("unpack files")["result"]["count"], 2);
+    assert_eq!(lines.step("read_file")["result"], "forty-two");
+    assert_eq!(lines.step("save files")["status"], "succeeded", "{lines:#?}");
+    let told = world.told.lock();
+    let posted = &told.results[&lines.run];
+    // The one that came in as it is, is not posted again; links and pipes are no files.
+    assert_eq!(posted, &[("deep-out.txt".to_owned(), b"forty-two".to_vec())], "by name and hash");
+    let at = |wanted: &dyn Fn(&serde_json::Value) -> bool| lines.all.iter().position(wanted).unwrap();
+    let saved = at(&|line| line["name"] == "save files" && line["status"] == "succeeded");
+    let words = at(&|line| line["text"] == "All is done.");
+    assert!(saved < words, "files before the words that speak of them: {lines:#?}");
+    assert_eq!(lines.last()["message"], "All is done.");
+}
+
+#[tokio::test]
+async fn a_broken_upload_is_sent_again_and_a_refused_one_fails_the_run() {
+    let world = World::new().await;
+    world.told.lock().broken_uploads = 2;
+    let lines = world.run("write assets/a.txt: one").await;
+    assert_eq!(lines.last()["type"], "result", "{lines:#?}");
+    assert_eq!(world.told.lock().results[&lines.run][0].1, b"one");
+    world.told.lock().broken_uploads = 100;
+    let lines = world.run("write assets/a.txt: one").await;
+    assert_eq!(lines.last()["code"], "sandbox_results", "{lines:#?}");
+    assert_eq!(lines.step("save files")["status"], "failed");
+}
+
+#[tokio::test]
+async fn every_tool_answers_and_says_what_is_wrong() {
+    let world = World::new().await;
+    for (order, name, status, expected) in [
+        ("write a/b.txt: hi", "write_file", "succeeded", "a/b.txt (2 bytes)"),
+        ("read nothing.txt", "read_file", "failed", "nothing.txt: No such file"),
+        ("read /dev/zero", "read_file", "failed", "is not a file"),
+        ("list", "list_files", "succeeded", "There are no files."),
+        ("call shell {}", "shell", "failed", "\"command\" is missing"),
+        ("call write_file {\"path\":\"/usr/x\",\"content\":\"\"}", "write_file", "failed", "/usr/x: "),
+        ("call nonsense {}", "nonsense", "failed", "there is no tool \"nonsense\""),
+        ("run head -c 300000 /dev/zero | tr '\\0' x", "shell", "succeeded", "[… cut: "),
+        ("run printf 'a\\000b\\377'", "shell", "succeeded", "a\u{FFFD}b\u{FFFD}"),
+    ] {
+        let lines = world.run(order).await;
+        let step = lines.step(name);
+        assert_eq!(step["status"], status, "{order}: {step}");
+        let said = format!("{}{}", step["result"].as_str().unwrap_or(""), step["error"].as_str().unwrap_or(""));
+        assert!(said.contains(expected), "{order}: {step}");
+        assert_eq!(lines.last()["type"], "result", "{order}");
+    }
+}
+
+#[tokio::test]
+async fn recipes_and_skills_reach_the_model_and_run() {
+    let world = World::new().await;
+    {
+        let mut told = world.told.lock();
+        told.skills = json!([{ "name": "tone", "content": "Speak plainly." }]);
+        let script = "#!/bin/sh\n# Adds a node.\n# @param kind  which node\nread args; echo \"{\\\"got\\\": $args}\"\n";
+        told.recipes = json!([{ "name": "add-node.sh", "content": script }]);
+    }
+    let lines = world.run("call recipe_add_node {\"kind\":\"x\"}").await;
+    let step = lines.step("recipes/add-node.sh");
+    assert_eq!(step["result"], json!({ "got": { "kind": "x" } }), "{lines:#?}");
+    let told = world.told.lock();
+    let asked = &told.asked[&lines.run][0];
+    let system = asked["messages"][0]["content"].as_str().unwrap();
+    assert!(system.contains("Speak plainly."), "{system}");
+    let tools = asked["tools"].as_array().unwrap();
+    let recipe = tools.iter().find(|tool| tool["function"]["name"] == "recipe_add_node").unwrap();
+    assert_eq!(recipe["function"]["description"], "Adds a node.");
+    assert_eq!(recipe["function"]["parameters"]["properties"]["kind"]["description"], "which node");
+}
+
+#[tokio::test]
+async fn a_task_flow_emits_its_plan_as_steps_first() {
+    let world = World::new().await;
+    world.told.lock().skills = json!([{ "name": "task_flow", "content": "Answer with a numbered list." }]);
+    let lines = world.run("run echo work\nthen call complete_step {\"number\":2}").await;
+    let names: Vec<_> = lines
+        .of("step")
+        .map(|step| format!("{} {}", step["name"].as_str().unwrap(), step["status"].as_str().unwrap()))
+        .collect();
+    let expected = [
+        "plan running", "plan succeeded", "Look. running", "Do. running", "Check. running", "shell running",
+        "shell succeeded", "complete_step running", "Look. succeeded", "Do. succeeded", "complete_step succeeded",
+        "Check. succeeded",
+    ];
+    assert_eq!(names, expected);
+    assert_eq!(lines.last()["message"], "All is done.");
+    let told = world.told.lock();
+    assert_eq!(told.asked[&lines.run][0]["messages"][0]["content"], "Answer with a numbered list.");
+}
+
+#[tokio::test]
+async fn a_model_that_fails_ends_the_run_with_its_words() {
+    let world = World::new().await;
+    let lines = world.run("fail").await;
+    assert_eq!(lines.last()["code"], "model_error", "{lines:#?}");
+    assert!(lines.last()["message"].as_str().unwrap().contains("the model failed as asked"));
+}
+
+#[tokio::test]
+async fn runs_beyond_the_places_wait_and_say_so() {
+    let world = World::with(None, &[("THREADKEEP_SANDBOX_CONCURRENCY", "1")]).await;
+    let (first, second) = tokio::join!(world.run("run sleep 0.5"), world.run("run sleep 0.5"));
+    let waited = |lines: &crate::world::Lines| lines.ended("wait for a free place").len();
+    assert_eq!(waited(&first) + waited(&second), 1, "{first:#?} {second:#?}");
+    assert_eq!(first.last()["type"], "result");
+    assert_eq!(second.last()["type"], "result");
+}
+
+#[tokio::test]
+async fn what_is_no_envelope_is_refused() {
+    let world = World::with(None, &[("SANDBOX_TOKEN", "s3cret")]).await;
+    let (_, envelope) = world.envelope("hello");
+    assert_eq!(world.post(&envelope).await.status(), 401);
+    let client = reqwest::Client::new();
+    let post = |body: String| {
+        client.post(format!("{}/stream", world.sandbox.url)).bearer_auth("s3cret").body(body).send()
+    };
+    assert_eq!(post("{".into()).await.unwrap().status(), 400);
+    assert_eq!(post(envelope.to_string().replace("\"version\":1", "\"version\":2")).await.unwrap().status(), 400);
+    assert_eq!(post(envelope.to_string()).await.unwrap().status(), 200);
+}
