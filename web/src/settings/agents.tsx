@@ -114,7 +114,7 @@ function AgentForm({ agent, onSave }: { agent: AgentSettings; onSave: (settings:
               </label>
               <label className="flex items-center gap-2 text-soft">
                 <input type="checkbox" className="size-4 accent-accent" checked={settings.approval.includes(tool)} onChange={(event) => toggle('approval', tool, event.target.checked)} />
-                ask before each call
+                ask before each call<span className="sr-only"> of {tool}</span>
               </label>
             </li>
           ))}
