@@ -14,7 +14,7 @@ export function read(path: string): Route {
 
 export const paths = {
   fresh: '/',
-  thread: (id: string) => `/c/${id}`,
+  thread: (id: string, message?: string) => `/c/${id}${message ? `#${message}` : ''}`,
   run: (id: string, run: string) => `/c/${id}/run/${run}`,
   settings: (section = 'general') => `/settings/${section}`,
 };
@@ -22,9 +22,10 @@ export const paths = {
 const readers = new Set<() => void>();
 const tell = () => readers.forEach((reader) => reader());
 window.addEventListener('popstate', tell);
+window.addEventListener('hashchange', tell);
 
 export function go(path: string, { replace = false } = {}): void {
-  if (path !== location.pathname) history[replace ? 'replaceState' : 'pushState'](null, '', path);
+  if (path !== location.pathname + location.hash) history[replace ? 'replaceState' : 'pushState'](null, '', path);
   tell();
 }
 
@@ -34,11 +35,14 @@ const subscribe = (reader: () => void) => {
 };
 
 export const usePath = () => useSyncExternalStore(subscribe, () => location.pathname);
+/** The message that the address points at. */
+export const useTarget = () => useSyncExternalStore(subscribe, () => location.hash.slice(1));
 export const useRoute = (): Route => read(usePath());
 
 /** For links: leaves new tabs, downloads and the like to the browser. */
 export function follow(event: React.MouseEvent<HTMLAnchorElement>): void {
   if (event.defaultPrevented || event.button !== 0 || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
   event.preventDefault();
-  go(new URL(event.currentTarget.href).pathname);
+  const { pathname, hash } = new URL(event.currentTarget.href);
+  go(pathname + hash);
 }

@@ -102,6 +102,18 @@ test('search as you type marks what it found', async () => {
   assert.deepEqual(wrong, []);
 });
 
+test('a hit in a message leads to that message, however far up', { timeout: 90_000 }, async () => {
+  const { page, wrong } = await visit(world);
+  let conversation;
+  for (let n = 0; n < 70; n++) ({ conversation } = await world.server.turn(`answer ${n === 3 ? 'the haystack has a needle' : `straw ${n}`}`, conversation));
+  await page.getByRole('searchbox').fill('needle');
+  await page.getByRole('link', { name: /needle/ }).click();
+  const hit = page.locator('article[data-role=assistant]', { hasText: 'the haystack has a needle' });
+  await hit.waitFor();
+  await eventually(async () => assert.ok(await hit.evaluate((node) => node.getBoundingClientRect().top < innerHeight && node.getBoundingClientRect().bottom > 0)));
+  assert.deepEqual(wrong, []);
+});
+
 test('the trace has the logs and survives a reload', async () => {
   const { page, wrong } = await visit(world);
   await say(page, 'log a word in the log\nstep a look {"id":12345678901234567890}\ndone a look fine\nanswer done');

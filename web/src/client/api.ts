@@ -149,7 +149,23 @@ export const decideApproval = (run: string, id: string, approve: boolean) =>
 export const listApprovals = (run: string) =>
   request<Page<{ id: string; status: string }>>(`/v1/runs/${run}/approvals`).then((page) => page.data);
 export const listModels = () => request<{ data: { id: string }[] }>('/v1/models').then((list) => list.data);
-export const listAgents = () => all<{ id: string; name: string; model?: string | null }>('/v1/agents');
+
+export type AgentSettings = {
+  name: string;
+  instructions: string;
+  model: string | null;
+  runner: 'model' | 'sandbox';
+  /** Names of the server's own tools, or a tool server's. */
+  tools: (string | object)[];
+  approval: string[];
+};
+export type Agent = AgentSettings & { id: string };
+export const listAgents = () => all<Agent>('/v1/agents');
+export const createAgent = (agent: AgentSettings) => request<Agent>('/v1/agents', { method: 'POST', body: agent });
+export const updateAgent = (id: string, agent: AgentSettings) =>
+  request<Agent>(`/v1/agents/${id}`, { method: 'PATCH', body: agent });
+export const removeAgent = (id: string) => request<void>(`/v1/agents/${id}`, { method: 'DELETE' });
+
 export const getTrace = (id: string, after?: string) =>
   request<Trace>(`/v1/runs/${id}/trace`, { query: { limit: 100, after } });
 

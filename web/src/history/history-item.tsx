@@ -41,7 +41,7 @@ export function HistoryItem({ conversation, current, onOpen, onRename, onDelete 
     <div className={`group relative flex items-center rounded-md ${current ? 'bg-active' : 'hover:bg-hover'}`}>
       <a
         ref={link}
-        href={paths.thread(conversation.id)}
+        href={paths.thread(conversation.id, inMessage?.message_id ?? undefined)}
         aria-current={current ? 'page' : undefined}
         onClick={(event) => {
           follow(event);

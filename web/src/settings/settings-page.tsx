@@ -1,9 +1,12 @@
-// Settings: how it looks, the workspace, its members, its keys, what was changed.
+// Settings: how it looks, the workspace, its agents, its members, its keys, what was changed.
+import { useQuery } from '@tanstack/react-query';
 import { PanelLeftOpen } from 'lucide-react';
 import { useEffect } from 'react';
+import { listAgents } from '../client/api';
 import { follow, paths } from '../router';
 import type { Session } from '../session';
 import { IconButton } from '../ui/button';
+import { Agents } from './agents';
 import { Audit } from './audit';
 import { General } from './general';
 import { Keys } from './keys';
@@ -11,6 +14,7 @@ import { Members } from './members';
 
 const sections = [
   { id: 'general', name: 'General', admin: false },
+  { id: 'agents', name: 'Agents', admin: false },
   { id: 'members', name: 'Members', admin: false },
   { id: 'keys', name: 'API keys', admin: true },
   { id: 'audit', name: 'Audit log', admin: true },
@@ -18,7 +22,9 @@ const sections = [
 
 export default function SettingsPage({ section, session, onMenu }: { section: string; session: Session; onMenu: (() => void) | null }) {
   const admin = session.workspace?.role === 'admin';
-  const offered = sections.filter((one) => admin || !one.admin);
+  // A server without agents has nothing to set up there.
+  const agents = useQuery({ queryKey: ['agents'], queryFn: listAgents, retry: false });
+  const offered = sections.filter((one) => (admin || !one.admin) && (one.id !== 'agents' || agents.data));
   const chosen = offered.find((one) => one.id === section) ?? sections[0];
   useEffect(() => {
     document.title = `${chosen.name} · Threadkeep`;
@@ -49,6 +55,7 @@ export default function SettingsPage({ section, session, onMenu }: { section: st
             ))}
           </nav>
           {chosen.id === 'general' && <General session={session} />}
+          {chosen.id === 'agents' && <Agents admin={admin} />}
           {chosen.id === 'members' && <Members session={session} admin={admin} />}
           {chosen.id === 'keys' && <Keys />}
           {chosen.id === 'audit' && <Audit />}

@@ -8,14 +8,16 @@ import { IconButton } from '../ui/button';
 import { Guard } from '../ui/guard';
 import type { Row } from './rows';
 
-type Props = { rows: Row[]; hasOlder: boolean; loadingOlder: boolean; onOlder: () => void; draw: (row: Row) => ReactNode };
+type Props = { rows: Row[]; hasOlder: boolean; loadingOlder: boolean; onOlder: () => void; target: string; draw: (row: Row) => ReactNode };
 
 const NEAR_END = 60;
+
+const isTarget = (row: Row | undefined, target: string) => row !== undefined && row.kind !== 'live' && row.message.id === target;
 
 /** From what is in sight to the end. */
 const distance = (element: Element) => element.scrollHeight - element.scrollTop - element.clientHeight;
 
-export function ThreadList({ rows, hasOlder, loadingOlder, onOlder, draw }: Props) {
+export function ThreadList({ rows, hasOlder, loadingOlder, onOlder, target, draw }: Props) {
   const frame = useRef<HTMLDivElement>(null);
   const [atEnd, setAtEnd] = useState(true);
   const list = useVirtualizer({
@@ -35,8 +37,19 @@ export function ThreadList({ rows, hasOlder, loadingOlder, onOlder, draw }: Prop
   useEffect(() => {
     if (placed.current || rows.length === 0) return;
     placed.current = true;
-    list.scrollToEnd();
-  }, [rows.length, list]);
+    if (!target) list.scrollToEnd();
+  }, [rows.length, list, target]);
+
+  // Then at the message that the address points at, however far up it is.
+  const reached = useRef('');
+  useEffect(() => {
+    if (!target || target === reached.current) return;
+    const at = rows.findIndex((row) => row.kind !== 'live' && row.message.id === target);
+    if (at < 0 && hasOlder) return loadingOlder ? undefined : onOlder();
+    reached.current = target;
+    if (at < 0) list.scrollToEnd();
+    else list.scrollToIndex(at, { align: 'start' });
+  }, [target, rows, hasOlder, loadingOlder, onOlder, list]);
 
   // What the reader has just said is always shown.
   const saying = rows.at(-1)?.key === 'sending-live';
@@ -79,7 +92,7 @@ export function ThreadList({ rows, hasOlder, loadingOlder, onOlder, draw }: Prop
         <div className="relative w-full" style={{ height: list.getTotalSize() }}>
           <div className="absolute inset-x-0 top-0" style={{ transform: `translateY(${items[0]?.start ?? 0}px)` }}>
             {items.map((item) => (
-              <div key={item.key} ref={list.measureElement} data-index={item.index} className={`mx-auto w-full max-w-thread px-4 md:px-6 ${item.index === 0 ? 'pt-4' : ''} ${item.index === rows.length - 1 ? 'pb-6' : ''}`}>
+              <div key={item.key} ref={list.measureElement} data-index={item.index} className={`${isTarget(rows[item.index], target) ? 'found' : ''} mx-auto w-full max-w-thread px-4 md:px-6 ${item.index === 0 ? 'pt-4' : ''} ${item.index === rows.length - 1 ? 'pb-6' : ''}`}>
                 <Guard instead={<p className="py-4 text-small text-danger">This message cannot be shown.</p>}>{draw(rows[item.index] as Row)}</Guard>
               </div>
             ))}

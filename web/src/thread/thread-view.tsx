@@ -6,7 +6,7 @@ import type { Thread, ThreadState } from '../client/thread';
 import { announce } from '../client/windows';
 import type { Message } from '../client/types';
 import { Composer } from '../composer/composer';
-import { go, paths } from '../router';
+import { go, paths, useTarget } from '../router';
 import { Notice, Spinner } from '../ui/bits';
 import { Button } from '../ui/button';
 import { complain, toast } from '../ui/toast';
@@ -60,6 +60,7 @@ export function ThreadView({ thread }: { thread: Thread }) {
   const { id, live, sending, versions, stopping } = state;
   const busy = live !== null || sending !== null;
   const rows = useMemo(() => rowsOf(state, thread.keyOf), [state, thread]);
+  const target = useTarget();
   const older = useCallback(() => void thread.loadOlder(), [thread]);
 
   if (state.phase === 'missing') return <Missing />;
@@ -97,7 +98,7 @@ export function ThreadView({ thread }: { thread: Thread }) {
       ) : rows.length === 0 ? (
         <Welcome empty={state.phase === 'ready'} />
       ) : (
-        <ThreadList rows={rows} hasOlder={state.hasOlder} loadingOlder={state.loadingOlder} onOlder={older} draw={draw} />
+        <ThreadList rows={rows} hasOlder={state.hasOlder} loadingOlder={state.loadingOlder} onOlder={older} target={target} draw={draw} />
       )}
       <div className="mx-auto w-full max-w-thread px-3 pb-[max(0.75rem,env(safe-area-inset-bottom))] md:px-6">
         <Queue thread={thread} queue={state.queue} />
