@@ -44,11 +44,11 @@ pub enum RoomError {
 
 pub struct Room {
     child: Child,
-    stdin: ChildStdin,
+    stdin: Option<ChildStdin>,
     stdout: BufReader<ChildStdout>,
     pub layers: Vec<Layer>,
     /// The folder of a room that has no root of its own.
-    _folder: Option<TempDir>,
+    folder: Option<TempDir>,
 }
 
 impl Room {
@@ -76,13 +76,14 @@ impl Room {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            .kill_on_drop(true)
+            // Without namespaces the first process must end the others before it goes, and does when we are gone.
+            .kill_on_drop(folder.is_none())
             .spawn()
             .map_err(setup_error)?;
         let missing = || RoomError::Setup("it has no pipes".into());
-        let stdin = child.stdin.take().ok_or_else(missing)?;
+        let stdin = Some(child.stdin.take().ok_or_else(missing)?);
         let stdout = BufReader::new(child.stdout.take().ok_or_else(missing)?);
-        let mut room = Self { child, stdin, stdout, layers: Vec::new(), _folder: folder };
+        let mut room = Self { child, stdin, stdout, layers: Vec::new(), folder };
         match timeout(OPENING, room.hear()).await {
             Ok(Ok((Answer::Ready { layers }, _))) => room.layers = layers,
             Ok(Ok((Answer::Failed { message }, _))) => return Err(RoomError::Setup(message)),
@@ -108,9 +109,10 @@ impl Room {
     }
 
     pub async fn say(&mut self, ask: &Ask, payload: &[u8]) -> Result<(), RoomError> {
-        self.stdin.write_all(&frame::head(ask, payload.len())?).await?;
-        self.stdin.write_all(payload).await?;
-        Ok(self.stdin.flush().await?)
+        let stdin = self.stdin.as_mut().ok_or(io::Error::from(io::ErrorKind::BrokenPipe))?;
+        stdin.write_all(&frame::head(ask, payload.len())?).await?;
+        stdin.write_all(payload).await?;
+        Ok(stdin.flush().await?)
     }
 
     pub async fn hear(&mut self) -> io::Result<(Answer, Vec<u8>)> {
@@ -126,13 +128,17 @@ impl Room {
 
     /// Ends the room and waits until it is gone.
     pub async fn close(mut self) {
-        let _ = self.child.start_kill();
+        drop(self.stdin.take());
+        if self.folder.is_none() {
+            let _ = self.child.start_kill();
+        }
         let gone = async {
             let _ = self.child.wait().await;
             // The room's first process holds the other end until it is gone.
             let _ = tokio::io::copy(&mut self.stdout, &mut tokio::io::sink()).await;
         };
         if timeout(CLOSING, gone).await.is_err() {
+            let _ = self.child.start_kill();
             tracing::error!("a sandbox room did not end in time");
         }
     }

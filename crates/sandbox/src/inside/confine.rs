@@ -8,10 +8,11 @@ use landlock::{
     RulesetError, RulesetStatus, Scope, path_beneath_rules,
 };
 use nix::sys::prctl;
-use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::unistd::geteuid;
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
-use super::{doing, furnish, syscalls};
+use super::{doing, furnish, syscalls, usage};
 use crate::Layer;
 use crate::frame::{Kind, RoomLimits, Setup};
 
@@ -39,8 +40,10 @@ pub fn confine(setup: &Setup) -> Result<Vec<Layer>, String> {
 }
 
 fn limits(limits: &RoomLimits, bare: bool) -> nix::Result<()> {
-    // Two are ours. Without a namespace the limit would count all that the user runs: there it is only watched.
-    let processes = if bare { RLIM_INFINITY } else { limits.processes.saturating_add(2) };
+    // Two are ours. Without a namespace the kernel counts all that the user runs: there this is a last bound, and
+    // the room's own number is watched.
+    let others = if bare { usage::running_as(geteuid()).saturating_mul(2).saturating_add(64) } else { 0 };
+    let processes = limits.processes.saturating_add(others).saturating_add(2);
     for (resource, limit) in [
         (Resource::RLIMIT_CORE, 0),
         (Resource::RLIMIT_CPU, limits.cpu_seconds),

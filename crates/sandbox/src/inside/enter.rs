@@ -9,7 +9,7 @@ use std::process::{Command, ExitCode};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::prctl;
 use nix::sys::signal::Signal;
-use nix::unistd::{Gid, Uid, getegid, geteuid, getppid, setgroups, setresgid, setresuid};
+use nix::unistd::{Gid, Uid, close, getegid, geteuid, getppid, setgroups, setresgid, setresuid};
 
 use super::{SUBCOMMAND, doing};
 use crate::frame::{Kind, Setup, Step};
@@ -28,13 +28,28 @@ pub fn die_with_parent() -> Result<(), String> {
 }
 
 pub fn enter(setup: Setup) -> Result<ExitCode, String> {
+    close_inherited()?;
     leave_root()?;
+    if let Kind::Bare(_) = &setup.kind {
+        // No namespace ends the others with us: when the service goes, we end them first.
+        return super::init::settle(&setup);
+    }
     die_with_parent()?;
     match &setup.kind {
         Kind::Bubblewrap => bubblewrap(setup),
-        Kind::Own => own(setup),
-        Kind::Bare(_) => super::init::settle(&setup),
+        _ => own(setup),
     }
+}
+
+/// Whoever started the service may have left it descriptors: none of them is for the room.
+fn close_inherited() -> Result<(), String> {
+    let entries = fs::read_dir("/proc/self/fd").map_err(doing("/proc/self/fd"))?;
+    let open: Vec<i32> = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
+    for fd in open.into_iter().filter(|fd| *fd > 2) {
+        // The one that the list was read by is closed already.
+        let _ = close(fd);
+    }
+    Ok(())
 }
 
 /// Root is not bound by limits on processes, and owns too much: the room's processes are nobody's.

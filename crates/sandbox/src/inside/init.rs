@@ -50,7 +50,9 @@ pub fn settle(setup: &Setup) -> Result<ExitCode, String> {
     // If memory runs out on the machine, this goes first.
     let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
     layers.extend(confine::confine(setup)?);
-    enter::die_with_parent()?;
+    if layers.contains(&Layer::Namespaces) {
+        enter::die_with_parent()?;
+    }
     // Nobody in the room may look into us.
     prctl::set_dumpable(false).map_err(doing("dumpable"))?;
     let mut init = Init {
@@ -75,10 +77,16 @@ impl Init {
                 self.reap();
                 self.keep_limits();
             }
-            let Some((ask, payload)) = frame::read(&mut self.input).map_err(doing("a question"))? else {
-                return Ok(ExitCode::SUCCESS);
+            let asked = frame::read(&mut self.input).map_err(doing("a question"));
+            let taken = match asked {
+                Ok(Some((ask, payload))) => self.take(ask, payload),
+                Ok(None) => Err("the service has ended".into()),
+                Err(error) => Err(error),
             };
-            self.take(ask, payload)?;
+            if let Err(error) = taken {
+                self.end_all();
+                return Err(error);
+            }
         }
     }
 

@@ -45,10 +45,10 @@ pub fn child(args: &[OsString]) -> Option<ExitCode> {
 }
 
 fn step(setup: Setup) -> Result<ExitCode, String> {
-    enter::die_with_parent()?;
     match setup.step {
         Step::Enter => enter::enter(setup),
         Step::Furnish => {
+            enter::die_with_parent()?;
             furnish::furnish(&setup)?;
             init::settle(&setup)
         }

@@ -1,9 +1,10 @@
 //! What the room's processes use, by what `/proc` says of them.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 
 use nix::sys::resource::{UsageWho, getrusage};
-use nix::unistd::{SysconfVar, getpid, sysconf};
+use nix::unistd::{SysconfVar, Uid, getpid, sysconf};
 
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Usage {
@@ -42,6 +43,13 @@ fn read(pid: i32) -> Option<Process> {
         tasks: number(17)?,
         resident_pages: number(21)?,
     })
+}
+
+/// How many processes and threads a user has on this machine.
+pub fn running_as(user: Uid) -> u64 {
+    let owner = |pid: i32| fs::metadata(format!("/proc/{pid}")).ok().map(|about| about.uid());
+    let own = processes().into_iter().filter(|process| owner(process.pid) == Some(user.as_raw()));
+    own.map(|process| process.tasks).sum()
 }
 
 /// Of the processes given, and of those that ended and that we have waited for.
