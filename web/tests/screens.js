@@ -61,7 +61,8 @@ async function tell(story, response) {
     else if (typeof line === 'number') await new Promise((resolve) => setTimeout(resolve, line));
     else response.write(`${JSON.stringify(line)}\n`);
   }
-  response.end(`${JSON.stringify({ type: 'result', message: '' })}\n`);
+  const ended = ['result', 'error'].includes(story.at(-1).type);
+  response.end(ended ? '' : `${JSON.stringify({ type: 'result', message: '' })}\n`);
 }
 
 const world = await startWorld();
