@@ -18,8 +18,8 @@ pub struct LiveEvent {
     pub seq: i64,
     pub ts: i64,
     pub kind: &'static str,
-    /// The event's data as JSON text.
-    pub data: String,
+    /// The event's data as JSON text, which all readers share.
+    pub data: Arc<str>,
 }
 
 /// How far a run is, as its readers are told.
@@ -93,13 +93,18 @@ impl LiveRun {
         });
     }
 
-    /// The batches with events after `after`, if the tail reaches back that far.
+    /// The batches with events after `after`, if the tail reaches back that far. A run that is driven here was begun
+    /// here: until its first event there is nothing in its log either.
     pub(crate) fn after(&self, after: i64) -> Option<Vec<Arc<Vec<LiveEvent>>>> {
         if self.hidden.load(Ordering::Relaxed) {
             return None;
         }
         let tail = lock(&self.tail);
-        let first = tail.batches.front()?.first()?.seq;
+        let first = match tail.batches.front().and_then(|batch| batch.first()) {
+            Some(first) => first.seq,
+            None if self.is_driven() => 1,
+            None => return None,
+        };
         (first <= after + 1).then(|| {
             let newer = |batch: &&Arc<Vec<LiveEvent>>| batch.last().is_some_and(|event| event.seq > after);
             tail.batches.iter().filter(newer).cloned().collect()

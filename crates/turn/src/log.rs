@@ -78,7 +78,7 @@ impl RunLog {
             seq: self.next_seq,
             ts,
             kind: entry.kind,
-            data: entry.data.get().to_owned(),
+            data: entry.data.get().into(),
         });
         self.next_seq += 1;
         Ok(())

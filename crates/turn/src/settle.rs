@@ -70,13 +70,13 @@ impl Ending {
 }
 
 impl Turns {
-    /// Writes the end, once. Nothing else ends a run.
+    /// Writes the end, once. Nothing else ends a run. Answers whether another run waits for the conversation.
     pub(crate) async fn settle(
         &self,
         mut log: RunLog,
         ending: Ending,
         live: &LiveRun,
-    ) -> Result<(), TurnError> {
+    ) -> Result<bool, TurnError> {
         let inner = &self.inner;
         let now = inner.clock.now();
         let ts = ending.ts.unwrap_or(now.as_millisecond());
@@ -101,20 +101,18 @@ impl Turns {
             now,
         };
         point!("settle.before");
-        match retry(live, || inner.store.settle_turn(&log.held, &settlement)).await {
+        let queue = match retry(live, || inner.store.settle_turn(&log.held, &settlement)).await {
             // A commit whose answer was lost looks like this when it is tried again.
-            Err(TurnError::Store(StoreError::Lost)) if self.is_ours(&log.held, &settlement).await => {}
-            settled => {
-                settled?;
-            }
-        }
+            Err(TurnError::Store(StoreError::Lost)) if self.is_ours(&log.held, &settlement).await => true,
+            settled => settled?.queue,
+        };
         point!("settle.after");
         // Of a deleted conversation nobody is told any more, not even its end: a reader finds it gone.
         let told =
             if ended == RunStatus::Cancelled && self.is_gone(&log.held).await { Vec::new() } else { events };
         log.publish(told, true);
         point!("settle.published");
-        Ok(())
+        Ok(queue)
     }
 
     async fn is_gone(&self, held: &Held) -> bool {
@@ -161,7 +159,7 @@ impl Turns {
         }
         let settled = self.settle(log, Ending::interrupted(reason), &live).await;
         self.inner.live.stop_driving(held.lease.run);
-        settled
+        settled.map(|_| ())
     }
 }
 

@@ -37,7 +37,8 @@ use crate::error::Result;
 use crate::list::Dialect;
 use crate::store::{Store, Thread, ThreadRead};
 use crate::turns::{
-    Batch, Begun, Branch, Dispatch, Heartbeat, Held, LogPage, NewTurn, News, QueueStart, Settlement, Waiting,
+    Batch, Begun, Branch, Dispatch, Heartbeat, Held, LogPage, NewTurn, News, QueueStart, Settled, Settlement,
+    Waiting,
 };
 
 /// How often a verb is tried when other transactions keep getting in its way.
@@ -275,7 +276,7 @@ impl Store for PostgresStore {
         log::append(&self.database, held, batch).await
     }
 
-    async fn settle_turn(&self, held: &Held, settlement: &Settlement) -> Result<Run> {
+    async fn settle_turn(&self, held: &Held, settlement: &Settlement) -> Result<Settled> {
         let settings = Settings::workspace(held.workspace).seeing_all();
         transaction!(self.database, begin_write, settings, |tx| turn::settle(tx, held, settlement))
     }

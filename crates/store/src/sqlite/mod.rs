@@ -38,7 +38,8 @@ use self::writer::{Durability, Writer};
 use crate::error::{Result, StoreError};
 use crate::store::{Store, Thread, ThreadRead};
 use crate::turns::{
-    Batch, Begun, Branch, Dispatch, Heartbeat, Held, LogPage, NewTurn, News, QueueStart, Settlement, Waiting,
+    Batch, Begun, Branch, Dispatch, Heartbeat, Held, LogPage, NewTurn, News, QueueStart, Settled, Settlement,
+    Waiting,
 };
 
 pub struct SqliteStore {
@@ -279,7 +280,7 @@ impl Store for SqliteStore {
         self.writer.write(Durability::Normal, move |db| log::append(db, &held, &batch)).await
     }
 
-    async fn settle_turn(&self, held: &Held, settlement: &Settlement) -> Result<Run> {
+    async fn settle_turn(&self, held: &Held, settlement: &Settlement) -> Result<Settled> {
         let (held, settlement) = (*held, settlement.clone());
         self.writer.write(Durability::Full, move |db| turn::settle(db, &held, &settlement)).await
     }

@@ -11,8 +11,8 @@ use uuid::Uuid;
 use super::{branches, conversations, log, messages, runs, search};
 use crate::error::{Result, StoreError};
 use crate::turns::{
-    Begun, Dispatch, Held, KEY_LIFE, NewTurn, QueueStart, Settlement, Waiting, caller, note_turn, own_scope,
-    parse_json, to_json, user_message,
+    Begun, Dispatch, Held, KEY_LIFE, NewTurn, QueueStart, Settled, Settlement, Waiting, caller, note_turn,
+    own_scope, parse_json, to_json, user_message,
 };
 
 /// The database's own clock: leases rest on no other.
@@ -321,7 +321,7 @@ pub(super) fn get_dispatch(db: &Connection, held: &Held, replay: usize) -> Resul
     Ok(Dispatch { run, conversation, message, before, turn: parse_json(&request)? })
 }
 
-pub(super) fn settle(db: &Connection, held: &Held, settlement: &Settlement) -> Result<Run> {
+pub(super) fn settle(db: &Connection, held: &Held, settlement: &Settlement) -> Result<Settled> {
     let error = settlement.error.as_ref();
     let settled: Option<(Option<Uuid>, i64)> = db
         .prepare_cached(
@@ -352,7 +352,13 @@ pub(super) fn settle(db: &Connection, held: &Held, settlement: &Settlement) -> R
     if let (Some(conversation), Some(assistant)) = (conversation, &settlement.assistant) {
         add_answer(db, held, conversation, branch, assistant, settlement)?;
     }
-    runs::by_id(db, held.workspace, held.lease.run)
+    let queue = conversation.map_or(Ok(false), |conversation| has_queue(db, held.workspace, conversation))?;
+    Ok(Settled { run: runs::by_id(db, held.workspace, held.lease.run)?, queue })
+}
+
+fn has_queue(db: &Connection, workspace: Uuid, conversation: Uuid) -> Result<bool> {
+    let text = "SELECT 1 FROM runs WHERE workspace_id = ?1 AND conversation_id = ?2 AND status = 'queued'";
+    Ok(db.prepare_cached(text)?.exists(params![workspace, conversation])?)
 }
 
 /// The assistant's message at the end of the run's branch, and the conversation's counters.
