@@ -36,7 +36,9 @@ const BURST: Duration = Duration::from_millis(2_000);
 const WARM_UP: Duration = Duration::from_millis(1_500);
 const PACED_AT_ONCE: usize = 32;
 const PACED_PAUSE_MS: u64 = 5;
-const PACED: Duration = Duration::from_millis(2_500);
+const PACED: Duration = Duration::from_millis(3_500);
+/// A paced turn lasts a second: begun evenly over it, the turns do not all wait for each other's first moment.
+const PACED_SPREAD: Duration = Duration::from_secs(1);
 /// Beyond this a measurement is given up.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -87,14 +89,16 @@ async fn measure(subjects: &[Subject], board: &mut Board) -> anyhow::Result<()> 
 
     let burst = upstream::ask(DELTAS, 0);
     for subject in subjects {
-        attempt(subject, "warm-up", load(subject, &burst, 4, WARM_UP)).await;
+        attempt(subject, "warm-up", load(subject, &burst, 4, (WARM_UP, Duration::ZERO))).await;
     }
     for at_once in AT_ONCE {
         let mut reached: Vec<Vec<Reached>> = subjects.iter().map(|_| Vec::new()).collect();
         for round in 0..ROUNDS {
             for (subject, reached) in subjects.iter().zip(&mut reached) {
                 let what = format!("{at_once} at once, {} of {ROUNDS}", round + 1);
-                reached.extend(attempt(subject, &what, load(subject, &burst, at_once, BURST)).await);
+                reached.extend(
+                    attempt(subject, &what, load(subject, &burst, at_once, (BURST, Duration::ZERO))).await,
+                );
             }
         }
         // The middle of the rounds: a second of somebody else's work spoils one of them.
@@ -109,7 +113,8 @@ async fn measure(subjects: &[Subject], board: &mut Board) -> anyhow::Result<()> 
     let mut paced = Vec::new();
     for subject in subjects {
         let ask = upstream::ask(DELTAS, PACED_PAUSE_MS);
-        paced.push(attempt(subject, "paced", load(subject, &ask, PACED_AT_ONCE, PACED)).await);
+        paced
+            .push(attempt(subject, "paced", load(subject, &ask, PACED_AT_ONCE, (PACED, PACED_SPREAD))).await);
     }
     let column = |what: fn(&Reached) -> f64| {
         paced.iter().map(|reached| reached.as_ref().map(what)).collect::<Vec<_>>()
@@ -147,8 +152,13 @@ struct Reached {
     added_ms: f64,
 }
 
-async fn load(subject: &Subject, ask: &str, at_once: usize, longest: Duration) -> anyhow::Result<Reached> {
-    let load = Load { target: &subject.target, ask, deltas: DELTAS, longest };
+async fn load(
+    subject: &Subject,
+    ask: &str,
+    at_once: usize,
+    (longest, spread): (Duration, Duration),
+) -> anyhow::Result<Reached> {
+    let load = Load { target: &subject.target, ask, deltas: DELTAS, longest, spread };
     let before = process::cpu(subject.pid)?;
     let (turns, took) = load.run(at_once).await?;
     let spent = process::cpu(subject.pid)?.saturating_sub(before);

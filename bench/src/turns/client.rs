@@ -77,18 +77,27 @@ pub struct Load<'a> {
     pub ask: &'a str,
     pub deltas: usize,
     pub longest: Duration,
+    /// The connections begin their first turns spread over this time.
+    pub spread: Duration,
 }
 
 impl Load<'_> {
     /// Runs `at_once` connections side by side.
     pub async fn run(&self, at_once: usize) -> anyhow::Result<(Vec<Turn>, Duration)> {
         let (begun, started) = (AtomicUsize::new(0), Instant::now());
-        let workers = (0..at_once).map(|_| self.work(&begun, started));
+        let place = |index: usize| self.spread.mul_f64(index as f64 / at_once as f64);
+        let workers = (0..at_once).map(|index| self.work(&begun, started, place(index)));
         let done = futures_util::future::try_join_all(workers).await?;
         Ok((done.into_iter().flatten().collect(), started.elapsed()))
     }
 
-    async fn work(&self, begun: &AtomicUsize, started: Instant) -> anyhow::Result<Vec<Turn>> {
+    async fn work(
+        &self,
+        begun: &AtomicUsize,
+        started: Instant,
+        after: Duration,
+    ) -> anyhow::Result<Vec<Turn>> {
+        tokio::time::sleep(after).await;
         let mut connection = self.target.connect().await?;
         let mut turns = Vec::new();
         while started.elapsed() < self.longest {

@@ -58,7 +58,7 @@ impl Turns {
             policy: run.on_disconnect,
             grace: Duration::from_secs(inner.limits.disconnect_grace_seconds),
         };
-        let ending = self.run_in_sandbox(&mut log, &dispatch, stop).await?;
+        let ending = self.run_in_sandbox(&mut log, dispatch, stop).await?;
         self.settle(log, ending, live).await
     }
 }

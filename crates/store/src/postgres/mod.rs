@@ -1,5 +1,6 @@
 //! The shared backend: PostgreSQL, under a role that row level security holds for.
 
+mod appends;
 mod audit;
 mod branches;
 mod conversations;
@@ -32,6 +33,7 @@ use futures_util::stream::BoxStream;
 use jiff::Timestamp;
 use uuid::Uuid;
 
+use self::appends::Appends;
 use self::transaction::{Database, Settings};
 use crate::error::Result;
 use crate::list::Dialect;
@@ -61,6 +63,7 @@ impl Default for PostgresOptions {
 
 pub struct PostgresStore {
     database: Database,
+    appends: Appends,
     /// How a connection beside the pool is made.
     config: tokio_postgres::Config,
 }
@@ -71,7 +74,7 @@ impl PostgresStore {
         let dialect =
             if options.application_filter { Dialect::Postgres } else { Dialect::PostgresUnfiltered };
         let (pool, config) = open::open(url, options.connections).await?;
-        Ok(Self { database: Database { pool, dialect }, config })
+        Ok(Self { database: Database { pool, dialect }, appends: Appends::default(), config })
     }
 
     /// The schema version of the database, without changing it; `None` for one without a schema.
@@ -273,7 +276,7 @@ impl Store for PostgresStore {
     }
 
     async fn append_events(&self, held: &Held, batch: &Batch) -> Result<()> {
-        log::append(&self.database, held, batch).await
+        log::append(&self.database, &self.appends, held, batch).await
     }
 
     async fn settle_turn(&self, held: &Held, settlement: &Settlement) -> Result<Settled> {

@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
+use super::search;
 use crate::error::{Result, StoreError};
 
 /// How much a commit must survive. A batch takes the strongest of its jobs.
@@ -130,12 +131,15 @@ fn work(db: &Connection, mut queue: mpsc::Receiver<Box<dyn Job>>) {
 
 fn run_batch(db: &Connection, batch: &mut Jobs, mode: &mut Option<Durability>) -> rusqlite::Result<()> {
     let strongest = batch.iter().map(|job| job.durability()).max();
+    search::forget_pending(0);
     begin(db, strongest, mode)?;
     if !run_bare(db, batch)? {
         execute(db, "ROLLBACK")?;
+        search::forget_pending(0);
         begin(db, strongest, mode)?;
         run_apart(db, batch)?;
     }
+    search::index_pending(db)?;
     execute(db, "COMMIT")
 }
 
@@ -154,11 +158,13 @@ fn run_bare(db: &Connection, batch: &mut Jobs) -> rusqlite::Result<bool> {
 
 fn run_apart(db: &Connection, batch: &mut Jobs) -> rusqlite::Result<()> {
     for job in batch {
+        let pending = search::pending();
         execute(db, "SAVEPOINT job")?;
         let done = job.run(db);
         still_open(db)?;
         if !done {
             execute(db, "ROLLBACK TO job")?;
+            search::forget_pending(pending);
         }
         execute(db, "RELEASE job")?;
     }
@@ -192,7 +198,8 @@ mod tests {
 
     fn writer() -> Writer {
         let db = Connection::open_in_memory().unwrap();
-        db.execute_batch("CREATE TABLE t (x INTEGER PRIMARY KEY)").unwrap();
+        db.execute_batch("CREATE TABLE t (x INTEGER PRIMARY KEY); CREATE TABLE message_search (words)")
+            .unwrap();
         Writer::start(db).unwrap()
     }
 
