@@ -1,5 +1,5 @@
 //! `make bench`: what the store's verbs and the API cost as history grows, on both databases in one run; with
-//! `turns`, what turns cost beside a bare relay and a typical app. In: which of them, sizes. Out: Markdown tables on stdout,
+//! `turns`, what turns cost beside bare relays and a typical app. In: which of them, sizes. Out: Markdown tables on stdout,
 //! progress on stderr. README.md says how to read it.
 
 mod corpus;
@@ -64,7 +64,12 @@ fn arguments() -> Command {
                 .hide(true)
                 .about("Serves as the bare relay; the benchmark starts it by itself")
                 .arg(Arg::new("sandbox").long("sandbox").required(true))
-                .arg(Arg::new("file").long("file").required(true).value_parser(value_parser!(PathBuf))),
+                .arg(Arg::new("file").long("file").value_parser(value_parser!(PathBuf))),
+        )
+        .subcommand(
+            Command::new("upstream")
+                .hide(true)
+                .about("Serves as the upstream; the benchmark starts it by itself"),
         )
 }
 
@@ -72,9 +77,11 @@ fn arguments() -> Command {
 async fn main() -> anyhow::Result<()> {
     let given = arguments().get_matches();
     if let Some(("relay", given)) = given.subcommand() {
-        let (sandbox, file) = (given.get_one::<String>("sandbox"), given.get_one::<PathBuf>("file"));
-        let (sandbox, file) = sandbox.zip(file).context("the relay needs a sandbox and a file")?;
-        return turns::relay::run(sandbox, file).await;
+        let sandbox = given.get_one::<String>("sandbox").context("the relay needs a sandbox")?;
+        return turns::relay::run(sandbox, given.get_one::<PathBuf>("file").map(PathBuf::as_path)).await;
+    }
+    if let Some(("upstream", _)) = given.subcommand() {
+        return turns::upstream::run().await;
     }
     let sizes: Vec<usize> =
         given.get_many::<u32>("conversations").unwrap_or_default().map(|size| *size as usize).collect();

@@ -37,50 +37,58 @@ impl Row {
     }
 }
 
+#[derive(Default)]
 pub struct Tables {
     misses: Vec<String>,
+    /// The name of the second column of the table under way.
+    second: String,
 }
 
 impl Tables {
     pub fn new() -> Self {
-        Self { misses: Vec::new() }
+        Self::default()
     }
 
     /// Prints a table as soon as it is known.
     pub fn add(&mut self, title: &str, columns: &[String], rows: Vec<Row>) -> anyhow::Result<()> {
+        self.begin(title, columns)?;
+        rows.iter().try_for_each(|row| self.row(row))
+    }
+
+    /// The head of a table whose rows are printed as they are measured.
+    pub fn begin(&mut self, title: &str, columns: &[String]) -> anyhow::Result<()> {
         let mut text = format!("\n## {title}\n\nMicroseconds, p50 / p95.\n\n| | database |");
         for column in columns {
             let _ = write!(text, " {column} |");
         }
-        let _ = write!(text, " growth | goal |\n|---|---|{}---|---|\n", "---|".repeat(columns.len()));
-        for row in rows {
-            let _ = write!(text, "| {} | {} |", row.what, row.database);
-            for Figures { p50, p95 } in &row.figures {
-                let _ = write!(
-                    text,
-                    " {} / {} |",
-                    thousands(p50.round() as usize),
-                    thousands(p95.round() as usize)
-                );
-            }
-            let per_unit = match columns.get(1) {
-                Some(from) if row.work.is_some() => format!(" per message from {from} on"),
-                _ => String::new(),
-            };
-            let goal = match (row.goal, row.missed()) {
-                (None, _) => "–".to_owned(),
-                (Some(goal), None) => format!("{goal} x: met"),
-                (Some(goal), Some(_)) => format!("**{goal} x: missed**"),
-            };
-            let _ = writeln!(text, " {:.2} x{per_unit} | {goal} |", row.growth());
-            self.misses.extend(row.missed());
+        let _ = write!(text, " growth | goal |\n|---|---|{}---|---|", "---|".repeat(columns.len()));
+        self.second = columns.get(1).cloned().unwrap_or_default();
+        say(&text)
+    }
+
+    pub fn row(&mut self, row: &Row) -> anyhow::Result<()> {
+        let mut text = format!("| {} | {} |", row.what, row.database);
+        for Figures { p50, p95 } in &row.figures {
+            let (p50, p95) = (thousands(p50.round() as usize), thousands(p95.round() as usize));
+            let _ = write!(text, " {p50} / {p95} |");
         }
+        let per_unit = match row.work {
+            Some(_) => format!(" per message from {} on", self.second),
+            None => String::new(),
+        };
+        let goal = match (row.goal, row.missed()) {
+            (None, _) => "–".to_owned(),
+            (Some(goal), None) => format!("{goal} x: reached"),
+            (Some(goal), Some(_)) => format!("**{goal} x: missed**"),
+        };
+        let _ = write!(text, " {:.2} x{per_unit} | {goal} |", row.growth());
+        self.misses.extend(row.missed());
         say(&text)
     }
 
     pub fn finish(self) -> anyhow::Result<()> {
         if self.misses.is_empty() {
-            return say("\nEvery goal is met.");
+            return say("\nEvery goal is reached.");
         }
         say(&format!("\nMissed goals:\n- {}", self.misses.join("\n- ")))
     }

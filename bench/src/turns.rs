@@ -1,42 +1,46 @@
-//! Turns: Threadkeep on both databases beside a bare relay and a typical app, one after the other on the same
-//! upstream. Out: what each reached, and the ratios that have goals.
+//! Turns: Threadkeep on both databases beside bare relays and a typical app, on the same upstream. Every figure is
+//! taken of all of them, one after the other, before the next one is begun. Out: the figures row by row, and the
+//! ratios that have goals.
 
 mod chunked;
 mod client;
 mod growth;
+mod held;
 mod peers;
 mod process;
 pub mod relay;
 mod report;
 mod stamp;
-mod upstream;
+pub mod upstream;
 
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use tokio::net::TcpListener;
-use tokio::task::JoinSet;
+use tokio::process::Command;
 
 use self::client::{Load, Turn};
 use self::peers::{Kind, Subject};
-use self::report::Measured;
+use self::process::Peer;
+use self::report::Board;
 use crate::measure::Pace;
+use crate::note;
 use crate::place::{self, Database};
-use crate::{note, report as tables};
 
 const DELTAS: usize = 200;
 /// What is in flight at once in a burst.
-pub const AT_ONCE: [usize; 3] = [1, 16, 64];
+const AT_ONCE: [usize; 3] = [1, 16, 64];
+/// How often each burst is taken of each, and how long.
+const ROUNDS: usize = 3;
+const BURST: Duration = Duration::from_millis(2_000);
+const WARM_UP: Duration = Duration::from_millis(1_500);
 const PACED_AT_ONCE: usize = 32;
 const PACED_PAUSE_MS: u64 = 5;
-const PACED_TURNS: usize = 96;
-/// A stream that is held open has said one thing and waits for the next.
-const HELD_PAUSE_MS: u64 = 120_000;
-const HELD: usize = 1_000;
-/// How many the server itself must hold.
-const HELD_MOST: usize = 10_000;
-const OPENED_AT_ONCE: usize = 50;
+const PACED: Duration = Duration::from_millis(3_500);
+/// A paced turn lasts a second: begun evenly over it, the turns do not all wait for each other's first moment.
+const PACED_SPREAD: Duration = Duration::from_secs(1);
+/// Beyond this a measurement is given up.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 pub struct Plan<'a> {
     pub server: &'a Path,
@@ -45,92 +49,127 @@ pub struct Plan<'a> {
 }
 
 pub async fn run(plan: &Plan<'_>) -> anyhow::Result<()> {
-    let listener = TcpListener::bind("127.0.0.1:0").await?;
-    let sandbox = format!("http://{}", listener.local_addr()?);
-    let mut upstream = JoinSet::new();
-    upstream.spawn(upstream::serve(listener));
-
+    let upstream = Peer::start(Command::new(std::env::current_exe()?).arg("upstream")).await?;
+    let sandbox = upstream.address.as_str();
     let mut databases = vec![Database::sqlite(&[0])?];
     databases.extend(Database::postgres(&[0]).await?);
     for place in databases.iter().flat_map(|database| &database.places) {
         place::make_workspaces(&*place.store).await?;
+        peers::invite(place).await?;
     }
-    let mut kinds = vec![Kind::Relay];
+    let mut kinds = vec![Kind::Relay, Kind::KeepingRelay];
     kinds.extend(databases.iter().map(Kind::Threadkeep));
     kinds.extend(plan.node.map(Kind::Node));
 
-    let mut measured = Vec::new();
+    let mut subjects = Vec::new();
     for kind in &kinds {
-        let subject = Subject::start(kind, &sandbox, plan.server).await.with_context(|| kind.name())?;
-        measured.push(measure(&subject).await.with_context(|| kind.name())?);
+        subjects.push(Subject::start(kind, sandbox, plan.server).await.with_context(|| kind.name())?);
+    }
+    let mut board = Board::begin(&subjects)?;
+    measure(&subjects, &mut board).await?;
+    board.finish()?;
+    for subject in subjects {
         subject.stop().await?;
     }
-    report::print(&measured)?;
-
-    let (columns, rows) = growth::rows(&databases, &sandbox, plan).await?;
-    let mut tables = tables::Tables::new();
-    tables.add("One more turn of 20 deltas, by messages already in the thread", &columns, rows)?;
-    tables.finish()?;
+    growth::print(&databases, sandbox, plan).await?;
     for place in databases.iter().flat_map(|database| &database.places) {
         place.store.close().await;
     }
     Ok(())
 }
 
-async fn measure(subject: &Subject) -> anyhow::Result<Measured> {
+async fn measure(subjects: &[Subject], board: &mut Board) -> anyhow::Result<()> {
+    let ready = subjects.iter().map(|subject| Some(subject.started.as_secs_f64() * 1000.0));
+    board.row(report::READY, ready.collect())?;
     // Memory first: what a peer keeps after a burst is no part of its idle size.
-    tokio::time::sleep(Duration::from_millis(300)).await;
-    let mut measured = Measured {
-        name: subject.name(),
-        ours: subject.is_ours(),
-        started: subject.started,
-        idle_kib: process::resident(subject.pid)?,
-        bursts: Vec::new(),
-        paced: None,
-        held: None,
-        most: None,
-    };
-    note(&format!("{}: held streams", measured.name));
-    measured.held = Some(hold(subject, HELD).await?);
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let idle = subjects.iter().map(|subject| process::resident(subject.pid).ok().map(|kib| kib / 1024.0));
+    board.row(report::IDLE, idle.collect())?;
+    held::some(subjects, board).await?;
+
     let burst = upstream::ask(DELTAS, 0);
-    note(&format!("{}: bursts", measured.name));
-    load(subject, &burst, 4, subject.turns / 4).await?;
+    for subject in subjects {
+        attempt(subject, "warm-up", load(subject, &burst, 4, (WARM_UP, Duration::ZERO))).await;
+    }
     for at_once in AT_ONCE {
-        let turns = if at_once == 1 { subject.turns / 4 } else { subject.turns };
-        measured.bursts.push(load(subject, &burst, at_once, turns).await?);
+        let mut reached: Vec<Vec<Reached>> = subjects.iter().map(|_| Vec::new()).collect();
+        for round in 0..ROUNDS {
+            for (subject, reached) in subjects.iter().zip(&mut reached) {
+                let what = format!("{at_once} at once, {} of {ROUNDS}", round + 1);
+                reached.extend(
+                    attempt(subject, &what, load(subject, &burst, at_once, (BURST, Duration::ZERO))).await,
+                );
+            }
+        }
+        // The middle of the rounds: a second of somebody else's work spoils one of them.
+        let column = |what: fn(&Reached) -> f64| {
+            reached.iter().map(|rounds| middle(rounds.iter().map(what))).collect::<Vec<_>>()
+        };
+        board.row(&report::turns(at_once), column(|reached| reached.per_second))?;
+        board.row(&report::cpu(at_once), column(|reached| reached.cpu_ms))?;
+        board.row(&report::first_byte(at_once), column(|reached| reached.first_byte_ms))?;
+        board.row(&report::first_delta(at_once), column(|reached| reached.first_delta_ms))?;
     }
-    note(&format!("{}: paced", measured.name));
-    let paced = upstream::ask(DELTAS, PACED_PAUSE_MS);
-    measured.paced = Some(load(subject, &paced, PACED_AT_ONCE, PACED_TURNS).await?);
-    if measured.ours {
-        // Both ends of a stream are ours: one file for the reader, one for the sandbox.
-        let most = HELD_MOST.min(process::file_limit().saturating_sub(500) / 2);
-        note(&format!("{}: {most} held streams", measured.name));
-        measured.most = Some(hold(subject, most).await?);
+    let mut paced = Vec::new();
+    for subject in subjects {
+        let ask = upstream::ask(DELTAS, PACED_PAUSE_MS);
+        paced
+            .push(attempt(subject, "paced", load(subject, &ask, PACED_AT_ONCE, (PACED, PACED_SPREAD))).await);
     }
-    Ok(measured)
+    let column = |what: fn(&Reached) -> f64| {
+        paced.iter().map(|reached| reached.as_ref().map(what)).collect::<Vec<_>>()
+    };
+    board.row(report::ADDED, column(|reached| reached.added_ms))?;
+    board.row(report::PACED_BYTE, column(|reached| reached.first_byte_ms))?;
+    board.row(report::PACED_DELTA, column(|reached| reached.first_delta_ms))?;
+    board.row(report::PACED_CPU, column(|reached| reached.cpu_ms))?;
+    held::most(subjects, board).await
+}
+
+/// A measurement that fails is left out and said; the others go on.
+async fn attempt<T>(
+    subject: &Subject,
+    what: &str,
+    measuring: impl Future<Output = anyhow::Result<T>>,
+) -> Option<T> {
+    note(&format!("{}: {what}", subject.name));
+    let measured = tokio::time::timeout(PATIENCE, measuring).await;
+    match measured.context("it took longer than a minute").and_then(|measured| measured) {
+        Ok(measured) => Some(measured),
+        Err(error) => {
+            note(&format!("{}: {what} FAILED: {error:#}", subject.name));
+            None
+        }
+    }
 }
 
 /// What a number of turns cost.
-pub struct Reached {
-    pub per_second: f64,
-    pub cpu_ms: f64,
-    pub first_ms: f64,
-    pub added_ms: f64,
+struct Reached {
+    per_second: f64,
+    cpu_ms: f64,
+    first_byte_ms: f64,
+    first_delta_ms: f64,
+    added_ms: f64,
 }
 
-async fn load(subject: &Subject, ask: &str, at_once: usize, count: usize) -> anyhow::Result<Reached> {
-    let longest = Duration::from_secs(12);
-    let load = Load { target: &subject.target, ask, deltas: DELTAS, count, longest };
+async fn load(
+    subject: &Subject,
+    ask: &str,
+    at_once: usize,
+    (longest, spread): (Duration, Duration),
+) -> anyhow::Result<Reached> {
+    let load = Load { target: &subject.target, ask, deltas: DELTAS, longest, spread };
     let before = process::cpu(subject.pid)?;
     let (turns, took) = load.run(at_once).await?;
     let spent = process::cpu(subject.pid)?.saturating_sub(before);
     let number = turns.len() as f64;
+    let ms = |time: fn(&Turn) -> Duration| middle(turns.iter().map(|turn| time(turn).as_secs_f64() * 1000.0));
     Ok(Reached {
         per_second: number / took.as_secs_f64(),
         cpu_ms: spent.as_secs_f64() * 1000.0 / number,
-        first_ms: middle(turns.iter().map(|turn| turn.first.as_secs_f64() * 1000.0)),
-        added_ms: middle(turns.iter().flat_map(added)),
+        first_byte_ms: ms(|turn| turn.first_byte).context("no turn ended")?,
+        first_delta_ms: ms(|turn| turn.first_delta).context("no turn ended")?,
+        added_ms: middle(turns.iter().flat_map(added)).context("no delta came")?,
     })
 }
 
@@ -138,30 +177,8 @@ fn added(turn: &Turn) -> impl Iterator<Item = f64> {
     turn.added.iter().map(|micros| f64::from(*micros) / 1000.0)
 }
 
-fn middle(values: impl Iterator<Item = f64>) -> f64 {
+fn middle(values: impl Iterator<Item = f64>) -> Option<f64> {
     let mut values: Vec<f64> = values.collect();
     values.sort_unstable_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
-}
-
-pub struct Held {
-    pub streams: usize,
-    pub kib_each: f64,
-}
-
-async fn hold(subject: &Subject, streams: usize) -> anyhow::Result<Held> {
-    let ask = upstream::ask(2, HELD_PAUSE_MS);
-    let before = process::resident(subject.pid)?;
-    let mut open = Vec::with_capacity(streams);
-    while open.len() < streams {
-        let some = open.len()..streams.min(open.len() + OPENED_AT_ONCE);
-        let opening = some.map(|n| client::hold(&subject.target, &ask, n));
-        open.extend(futures_util::future::try_join_all(opening).await?);
-    }
-    tokio::time::sleep(Duration::from_millis(500)).await;
-    let kib_each = (process::resident(subject.pid)? - before) / streams as f64;
-    drop(open);
-    // Runs whose reader has gone are cancelled; the next measurement should not meet that.
-    tokio::time::sleep(Duration::from_secs(2)).await;
-    Ok(Held { streams, kib_each })
+    values.get(values.len() / 2).copied()
 }

@@ -4,11 +4,11 @@ use anyhow::Context as _;
 use serde_json::json;
 
 use super::client::{self, Target};
-use super::peers::{Kind, Subject};
+use super::peers::{Kind, NODE, Subject};
 use super::{Plan, upstream};
 use crate::measure::interleaved;
 use crate::place::Database;
-use crate::report::{Row, thousands};
+use crate::report::{Row, Tables, thousands};
 use crate::{note, threads};
 
 const DELTAS: usize = 20;
@@ -17,13 +17,10 @@ const LENGTHS: [usize; 4] = [10, 1_000, 10_000, 100_000];
 const NODE_LENGTHS: [usize; 4] = [10, 1_000, 5_000, 10_000];
 const GOAL: f64 = 1.2;
 
-/// The columns and rows of the table.
-pub async fn rows(
-    databases: &[Database],
-    sandbox: &str,
-    plan: &Plan<'_>,
-) -> anyhow::Result<(Vec<String>, Vec<Row>)> {
-    let mut rows = Vec::new();
+pub async fn print(databases: &[Database], sandbox: &str, plan: &Plan<'_>) -> anyhow::Result<()> {
+    let columns: Vec<String> = LENGTHS.iter().map(|length| thousands(*length)).collect();
+    let mut tables = Tables::new();
+    tables.begin("One more turn of 20 deltas, by messages already in the thread", &columns)?;
     for database in databases {
         note(&format!("{}: making long threads", database.name));
         let grown = threads::grow(std::slice::from_ref(database), &LENGTHS).await?;
@@ -35,7 +32,8 @@ pub async fn rows(
                 grown.ids.iter().map(|id| Target { body: body(id), ..subject.target.clone() }).collect()
             })
             .collect();
-        rows.push(row(database.name, "Threadkeep", &targets, Some(GOAL), plan).await?);
+        note(&format!("{}: one more turn", database.name));
+        tables.row(&row(database.name, "Threadkeep", &targets, Some(GOAL), plan).await?)?;
         subject.stop().await?;
     }
     if let Some(folder) = plan.node {
@@ -45,11 +43,11 @@ pub async fn rows(
         for length in NODE_LENGTHS {
             targets.push(vec![fill(&subject.target, length).await?]);
         }
-        let what = format!("Node, {} messages", NODE_LENGTHS.map(thousands).join(" / "));
-        rows.push(row("SQLite", &what, &targets, None, plan).await?);
+        let what = format!("{NODE}, {} messages", NODE_LENGTHS.map(thousands).join(" / "));
+        tables.row(&row("SQLite", &what, &targets, None, plan).await?)?;
         subject.stop().await?;
     }
-    Ok((LENGTHS.iter().map(|length| thousands(*length)).collect(), rows))
+    tables.finish()
 }
 
 async fn row(

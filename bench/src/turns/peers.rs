@@ -1,10 +1,12 @@
-//! What is measured: Threadkeep on a database, the bare relay, the typical app. Each is a process of its own,
+//! What is measured: Threadkeep on a database, the bare relays, the typical app. Each is a process of its own,
 //! started from nothing on the same upstream.
 
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use domain::scope::Role;
+use domain::time::from_ms;
 use tempfile::TempDir;
 use testkit::process::ServerProcess;
 use testkit::server::{JWT_SECRET, token};
@@ -12,13 +14,20 @@ use tokio::process::Command;
 
 use super::client::Target;
 use super::process::{Peer, timed};
-use crate::corpus::{ADMIN, ORG, WORKSPACE};
-use crate::place::Database;
+use crate::corpus::{self, ADMIN, ORG, WORKSPACE};
+use crate::place::{Database, Place};
+
+pub const NODE: &str = "Node app";
+/// So many that ten thousand streams are within the default limits of each.
+const USERS: usize = 125;
 
 #[derive(Clone, Copy)]
 pub enum Kind<'a> {
     Threadkeep(&'a Database),
+    /// Bytes in, bytes out.
     Relay,
+    /// Reads the lines and keeps two rows.
+    KeepingRelay,
     /// The folder with its installed packages.
     Node(&'a Path),
 }
@@ -27,8 +36,9 @@ impl Kind<'_> {
     pub fn name(&self) -> String {
         match self {
             Self::Threadkeep(database) => format!("Threadkeep, {}", database.name),
-            Self::Relay => "bare relay, fold + two durable rows".into(),
-            Self::Node(_) => "Node, AI SDK + JSON column in SQLite (FULL)".into(),
+            Self::Relay => "bare relay".into(),
+            Self::KeepingRelay => "relay that keeps two rows".into(),
+            Self::Node(_) => NODE.into(),
         }
     }
 }
@@ -39,15 +49,13 @@ enum Process {
 }
 
 pub struct Subject {
-    name: String,
+    pub name: String,
     process: Process,
     _data: TempDir,
     pub pid: u32,
     /// From its start until it said its address.
     pub started: Duration,
     pub target: Target,
-    /// How many turns make a measurement.
-    pub turns: usize,
 }
 
 impl Subject {
@@ -58,9 +66,12 @@ impl Subject {
                 let (process, started) = timed(threadkeep(database, sandbox, server, data.path())).await?;
                 (Process::Threadkeep(Box::new(process)), started)
             }
-            Kind::Relay => {
+            Kind::Relay | Kind::KeepingRelay => {
                 let mut command = Command::new(std::env::current_exe()?);
-                command.args(["relay", "--sandbox", sandbox, "--file"]).arg(data.path().join("relay.db"));
+                command.args(["relay", "--sandbox", sandbox]);
+                if matches!(kind, Kind::KeepingRelay) {
+                    command.arg("--file").arg(data.path().join("relay.db"));
+                }
                 let (peer, started) = timed(Peer::start(&mut command)).await?;
                 (Process::Peer(Box::new(peer)), started)
             }
@@ -77,24 +88,20 @@ impl Subject {
             Process::Peer(peer) => (peer.address.clone(), peer.pid()),
         };
         let address = address.trim_start_matches("http://").parse().context("not an address")?;
-        let (path, headers, body) = match kind {
+        let (path, callers, body) = match kind {
             Kind::Threadkeep(_) => {
-                let token = token(ADMIN, ORG);
-                let headers =
-                    format!("authorization: Bearer {token}\r\nthreadkeep-workspace: {WORKSPACE}\r\n");
-                ("/v1/turns?wire=envelope", headers, r#"{"message":"{ask}"}"#)
+                let headers = |user: String| {
+                    let token = token(&user, ORG);
+                    format!("authorization: Bearer {token}\r\nthreadkeep-workspace: {WORKSPACE}\r\n")
+                };
+                ("/v1/turns?wire=envelope", users().map(headers).collect(), r#"{"message":"{ask}"}"#)
             }
-            Kind::Relay => ("/", String::new(), r#"{"message":"{ask}"}"#),
-            Kind::Node(_) => ("/turn", String::new(), r#"{"id":"{n}-{ask}","text":"{ask}"}"#),
+            Kind::Relay | Kind::KeepingRelay => ("/", Vec::new(), r#"{"message":"{ask}"}"#),
+            Kind::Node(_) => ("/turn", Vec::new(), r#"{"id":"{n}-{ask}","text":"{ask}"}"#),
         };
-        let turns = if matches!(kind, Kind::Node(_)) { 240 } else { 2_000 };
-        let target = Target { address, path, headers, body: body.to_owned() };
+        let target = Target { address, path, callers, body: body.to_owned() };
         let pid = pid.context("a peer ended at once")?;
-        Ok(Self { name: kind.name(), process, _data: data, pid, started, target, turns })
-    }
-
-    pub fn name(&self) -> String {
-        self.name.clone()
+        Ok(Self { name: kind.name(), process, _data: data, pid, started, target })
     }
 
     pub fn is_ours(&self) -> bool {
@@ -109,6 +116,19 @@ impl Subject {
     }
 }
 
+/// Those who take turns: an administrator first, whose threads the long ones are.
+fn users() -> impl Iterator<Item = String> {
+    std::iter::once(ADMIN.to_owned()).chain((1..USERS).map(|n| format!("reader-{n}")))
+}
+
+/// Makes the users members.
+pub async fn invite(place: &Place) -> anyhow::Result<()> {
+    for user in users().skip(1) {
+        place.store.put_member(&corpus::scope(ADMIN, Role::Admin), &user, Role::Member, from_ms(0)).await?;
+    }
+    Ok(())
+}
+
 async fn threadkeep(
     database: &Database,
     sandbox: &str,
@@ -121,10 +141,8 @@ async fn threadkeep(
         ("SANDBOX_URL", sandbox),
         ("THREADKEEP_JWT_SECRET", JWT_SECRET),
         ("THREADKEEP_SECRET", "a secret for measuring, longer than thirty-two bytes"),
-        // One user stands for many here.
+        // All other limits stand: it is the load of many users. Only their rate is beyond what anybody types.
         ("THREADKEEP_REQUESTS_PER_SECOND", "0"),
-        ("THREADKEEP_MAX_OPEN_RUNS_PER_USER", "100000"),
-        ("THREADKEEP_MAX_STREAMS_PER_USER", "100000"),
     ];
     ServerProcess::start(server, &env, data).await
 }

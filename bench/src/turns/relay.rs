@@ -1,8 +1,8 @@
 //! The bare relay: what a turn costs when next to nothing is promised. It forwards the request to the sandbox,
 //! reads its lines, sends the deltas on, and at the end, before the last event, commits two rows: what was said and
-//! what was answered. One writer, group commit, `synchronous = FULL`. No sign-in, no log, no resume.
+//! what was answered. One writer, group commit, `synchronous = FULL`. No sign-in, no log, no resume. Without a file
+//! it only hands the bytes on.
 
-use std::convert::Infallible;
 use std::io::Write as _;
 use std::path::Path;
 use std::sync::Arc;
@@ -33,7 +33,8 @@ enum Line {
 struct Relay {
     client: Client<HttpConnector, Full<Bytes>>,
     sandbox: Uri,
-    saves: mpsc::UnboundedSender<Save>,
+    /// None: nothing is read and nothing is kept.
+    saves: Option<mpsc::UnboundedSender<Save>>,
 }
 
 struct Save {
@@ -43,10 +44,8 @@ struct Save {
 }
 
 /// Serves until it is killed; says its address first.
-pub async fn run(sandbox: &str, file: &Path) -> anyhow::Result<()> {
-    let (saves, queue) = mpsc::unbounded_channel();
-    let db = open(file)?;
-    let writer = std::thread::spawn(move || write(&db, queue));
+pub async fn run(sandbox: &str, file: Option<&Path>) -> anyhow::Result<()> {
+    let saves = file.map(start_writer).transpose()?;
     let mut connector = HttpConnector::new();
     connector.set_nodelay(true);
     let client = Client::builder(TokioExecutor::new()).build(connector);
@@ -54,7 +53,7 @@ pub async fn run(sandbox: &str, file: &Path) -> anyhow::Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     writeln!(std::io::stdout(), "http://{}", listener.local_addr()?)?;
     let mut connections = JoinSet::new();
-    while !writer.is_finished() {
+    loop {
         let (stream, _) = listener.accept().await?;
         stream.set_nodelay(true)?;
         let relay = Arc::clone(&relay);
@@ -64,7 +63,14 @@ pub async fn run(sandbox: &str, file: &Path) -> anyhow::Result<()> {
         connections.spawn(async move { serving.await.is_ok() });
         while connections.try_join_next().is_some() {}
     }
-    anyhow::bail!("the relay's writer has ended")
+}
+
+/// A writer that fails ends, and with it every turn.
+fn start_writer(file: &Path) -> anyhow::Result<mpsc::UnboundedSender<Save>> {
+    let (saves, queue) = mpsc::unbounded_channel();
+    let db = open(file)?;
+    std::thread::spawn(move || write(&db, queue));
+    Ok(saves)
 }
 
 fn open(file: &Path) -> anyhow::Result<Connection> {
@@ -95,7 +101,19 @@ fn write(db: &Connection, mut queue: mpsc::UnboundedReceiver<Save>) -> rusqlite:
     Ok(())
 }
 
-type Answer = Response<http_body_util::combinators::UnsyncBoxBody<Bytes, Infallible>>;
+/// The sandbox's answer ended early.
+#[derive(Debug)]
+struct Broken;
+
+impl std::fmt::Display for Broken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the sandbox ended early")
+    }
+}
+
+impl std::error::Error for Broken {}
+
+type Answer = Response<http_body_util::combinators::UnsyncBoxBody<Bytes, Broken>>;
 
 async fn turn(relay: Arc<Relay>, request: Request<Incoming>) -> anyhow::Result<Answer> {
     let said = request.into_body().collect().await?.to_bytes();
@@ -103,13 +121,17 @@ async fn turn(relay: Arc<Relay>, request: Request<Incoming>) -> anyhow::Result<A
         .header("content-type", "application/json")
         .body(Full::new(said.clone()))?;
     let upstream = relay.client.request(forwarded).await?.into_body();
+    if relay.saves.is_none() {
+        let body = upstream.map_err(|_| Broken).boxed_unsync();
+        return Ok(Response::builder().header("content-type", "text/event-stream").body(body)?);
+    }
     let said = String::from_utf8(said.into())?;
     let under_way =
         UnderWay { relay, upstream, held: Vec::new(), said, answered: String::new(), over: false };
     let frames = stream::unfold(under_way, |mut under_way| async move {
         // An upstream that fails ends the stream early, which the load client notices.
         let bytes = under_way.next().await.ok()??;
-        Some((Ok::<_, Infallible>(Frame::data(bytes)), under_way))
+        Some((Ok::<_, Broken>(Frame::data(bytes)), under_way))
     });
     let body = StreamBody::new(frames).boxed_unsync();
     Ok(Response::builder().header("content-type", "text/event-stream").body(body)?)
@@ -165,8 +187,8 @@ impl UnderWay {
     async fn save(&mut self) -> anyhow::Result<()> {
         let (saved, waiting) = oneshot::channel();
         let (said, answered) = (std::mem::take(&mut self.said), std::mem::take(&mut self.answered));
-        let sent = self.relay.saves.send(Save { said, answered, saved });
-        sent.ok().context("the writer has ended")?;
+        let saves = self.relay.saves.as_ref().context("there is no writer")?;
+        saves.send(Save { said, answered, saved }).ok().context("the writer has ended")?;
         Ok(waiting.await?)
     }
 }

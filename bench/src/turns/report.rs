@@ -1,129 +1,187 @@
-//! The figures as Markdown, and each goal with what was reached. Goals are ratios within the run.
+//! The figures as a table, one row as soon as it is known, one column for each subject; then each goal with what was
+//! reached. Goals are ratios within the run.
 
-use std::fmt::Write as _;
 use std::io::Write as _;
-use std::time::Duration;
 
-use super::{AT_ONCE, Held, Reached};
+use super::AT_ONCE;
+use super::peers::{self, Kind, Subject};
 use crate::report::thousands;
 
-pub struct Measured {
-    pub name: String,
-    pub ours: bool,
-    pub started: Duration,
-    pub idle_kib: f64,
-    /// By `AT_ONCE`.
-    pub bursts: Vec<Reached>,
-    pub paced: Option<Reached>,
-    pub held: Option<Held>,
-    pub most: Option<Held>,
+pub const READY: &str = "ready after, ms";
+pub const IDLE: &str = "idle, MiB resident";
+pub const HELD: &str = "KiB per held stream, 1,000 open";
+pub const ADDED: &str = "paced: added per delta p50, ms";
+pub const PACED_BYTE: &str = "paced: first byte p50, ms";
+pub const PACED_DELTA: &str = "paced: first delta p50, ms";
+pub const PACED_CPU: &str = "paced: CPU ms per turn";
+
+pub fn turns(at_once: usize) -> String {
+    format!("turns/s @{at_once}")
 }
 
-const COLUMNS: [&str; 10] = [
-    "turns/s @1",
-    "@16",
-    "@64",
-    "CPU ms per turn @1",
-    "@16",
-    "@64",
-    "first delta p50 @16",
-    "paced: added per delta p50",
-    "KiB per held stream",
-    "idle MiB / ready in",
-];
+pub fn cpu(at_once: usize) -> String {
+    format!("CPU ms per turn @{at_once}")
+}
 
-pub fn print(measured: &[Measured]) -> anyhow::Result<()> {
-    let mut text = format!("\n## One turn of 200 deltas\n\n| | {} |\n", COLUMNS.join(" | "));
-    let _ = writeln!(text, "|---{}|", "|---".repeat(COLUMNS.len()));
-    for subject in measured {
-        let _ = write!(text, "| {} |", subject.name);
-        for burst in &subject.bursts {
-            let _ = write!(text, " {:.0} |", burst.per_second);
-        }
-        for burst in &subject.bursts {
-            let _ = write!(text, " {:.2} |", burst.cpu_ms);
-        }
-        let first = subject.bursts.get(1).map_or(f64::NAN, |burst| burst.first_ms);
-        let added = subject.paced.as_ref().map_or(f64::NAN, |paced| paced.added_ms);
-        let held = subject.held.as_ref().map_or(f64::NAN, |held| held.kib_each);
-        let (idle, started) = (subject.idle_kib / 1024.0, subject.started.as_millis());
-        let _ = writeln!(text, " {first:.1} ms | {added:.2} ms | {held:.0} | {idle:.0} / {started} ms |");
+pub fn first_byte(at_once: usize) -> String {
+    format!("first byte p50 @{at_once}, ms")
+}
+
+pub fn first_delta(at_once: usize) -> String {
+    format!("first delta p50 @{at_once}, ms")
+}
+
+pub fn most_held(streams: usize) -> String {
+    format!("KiB per held stream, {} open", thousands(streams))
+}
+
+struct Column {
+    name: String,
+    ours: bool,
+}
+
+pub struct Board {
+    columns: Vec<Column>,
+    /// Figures by column; one that could not be taken is none.
+    rows: Vec<(String, Vec<Option<f64>>)>,
+}
+
+impl Board {
+    pub fn begin(subjects: &[Subject]) -> anyhow::Result<Self> {
+        let column = |subject: &Subject| Column { name: subject.name.clone(), ours: subject.is_ours() };
+        let columns: Vec<Column> = subjects.iter().map(column).collect();
+        let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
+        say(&format!("\n## One turn of {} deltas\n\n| | {} |", super::DELTAS, names.join(" | ")))?;
+        say(&format!("|---{}|", "|---".repeat(columns.len())))?;
+        Ok(Self { columns, rows: Vec::new() })
     }
-    let _ = write!(text, "\n| goal | by | reached | |\n|---|---|---|---|\n");
-    let (relay, node) = (measured.first(), measured.iter().find(|subject| subject.name.starts_with("Node")));
-    for subject in measured.iter().filter(|subject| subject.ours) {
-        for goal in goals(subject, relay, node) {
-            let _ = writeln!(
-                text,
-                "| {} | {} | {:.2} | {} |",
-                goal.what,
-                subject.name,
-                goal.reached,
-                goal.verdict()
-            );
+
+    pub fn row(&mut self, what: &str, figures: Vec<Option<f64>>) -> anyhow::Result<()> {
+        let cells: Vec<String> = figures.iter().map(|figure| figure.map_or("–".into(), shown)).collect();
+        say(&format!("| {what} | {} |", cells.join(" | ")))?;
+        self.rows.push((what.to_owned(), figures));
+        Ok(())
+    }
+
+    /// Prints the goals.
+    pub fn finish(self) -> anyhow::Result<()> {
+        say("\n| goal | by | figure | |\n|---|---|---|---|")?;
+        for (index, column) in self.columns.iter().enumerate().filter(|(_, column)| column.ours) {
+            for goal in self.goals(index) {
+                let figure = goal.figure.map_or("–".into(), |figure| format!("{figure:.2}"));
+                let verdict = if goal.is_reached() { "reached" } else { "**missed**" };
+                say(&format!("| {}, {} | {} | {figure} | {verdict} |", goal.what, goal.bound, column.name))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn figure(&self, what: &str, column: usize) -> Option<f64> {
+        let (_, figures) = self.rows.iter().find(|(name, _)| name == what)?;
+        figures.get(column).copied().flatten()
+    }
+
+    /// One column's figure as a multiple of another's, which is found by its name.
+    fn ratio(&self, what: &str, column: usize, other: &str) -> Option<f64> {
+        let other = self.columns.iter().position(|column| column.name == other)?;
+        Some(self.figure(what, column)? / self.figure(what, other)?)
+    }
+
+    fn goals(&self, ours: usize) -> Vec<Goal> {
+        let (relay, node) = (Kind::KeepingRelay.name(), peers::NODE);
+        let by_relay = |what: &str| self.ratio(what, ours, &relay);
+        let mut goals = Vec::new();
+        for at_once in AT_ONCE {
+            let (turns, cpu) = (turns(at_once), cpu(at_once));
+            if at_once > 1 {
+                goals.push(at_least(
+                    8.0,
+                    format!("{turns} by the Node app's"),
+                    self.ratio(&turns, ours, node),
+                ));
+                goals.push(at_least(0.6, format!("{turns} by the relay's"), by_relay(&turns)));
+            }
+            goals.push(at_most(1.75, format!("{cpu} by the relay's"), by_relay(&cpu)));
+        }
+        goals.push(at_most(3.0, format!("{ADDED} by the relay's"), by_relay(ADDED)));
+        goals.push(at_most(2.0, format!("{PACED_BYTE} by the relay's"), by_relay(PACED_BYTE)));
+        for (what, _) in self.rows.iter().filter(|(what, _)| what.starts_with("KiB per held stream")) {
+            goals.push(at_most(48.0, what.clone(), self.figure(what, ours)));
+        }
+        goals.push(at_most(48.0, IDLE.into(), self.figure(IDLE, ours)));
+        goals.push(at_most(500.0, READY.into(), self.figure(READY, ours)));
+        goals
+    }
+}
+
+fn shown(figure: f64) -> String {
+    match figure {
+        large if large >= 100.0 => thousands(large.round() as usize),
+        middling if middling >= 10.0 => format!("{middling:.1}"),
+        small => format!("{small:.2}"),
+    }
+}
+
+fn say(line: &str) -> anyhow::Result<()> {
+    Ok(writeln!(std::io::stdout(), "{line}")?)
+}
+
+#[derive(Clone, Copy)]
+enum Bound {
+    AtLeast(f64),
+    AtMost(f64),
+}
+
+impl std::fmt::Display for Bound {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::AtLeast(least) => write!(f, "at least {least}"),
+            Self::AtMost(most) => write!(f, "at most {most}"),
         }
     }
-    Ok(writeln!(std::io::stdout(), "{text}")?)
 }
 
 struct Goal {
     what: String,
-    reached: f64,
-    least: Option<f64>,
-    most: Option<f64>,
+    figure: Option<f64>,
+    bound: Bound,
 }
 
 impl Goal {
-    fn verdict(&self) -> &'static str {
-        // A figure that is missing compares as a miss.
-        let met = self.least.is_none_or(|least| self.reached >= least)
-            && self.most.is_none_or(|most| self.reached <= most);
-        if met { "met" } else { "**missed**" }
+    /// A figure that is missing reaches nothing.
+    fn is_reached(&self) -> bool {
+        self.figure.is_some_and(|figure| match self.bound {
+            Bound::AtLeast(least) => figure >= least,
+            Bound::AtMost(most) => figure <= most,
+        })
     }
 }
 
-fn at_least(least: f64, what: String, reached: f64) -> Goal {
-    Goal { what: format!("{what}, at least {least}"), reached, least: Some(least), most: None }
+fn at_least(least: f64, what: String, figure: Option<f64>) -> Goal {
+    Goal { what, figure, bound: Bound::AtLeast(least) }
 }
 
-fn at_most(most: f64, what: String, reached: f64) -> Goal {
-    Goal { what: format!("{what}, at most {most}"), reached, least: None, most: Some(most) }
+fn at_most(most: f64, what: String, figure: Option<f64>) -> Goal {
+    Goal { what, figure, bound: Bound::AtMost(most) }
 }
 
-fn goals(ours: &Measured, relay: Option<&Measured>, node: Option<&Measured>) -> Vec<Goal> {
-    let mut goals = Vec::new();
-    if let Some(relay) = relay {
-        for ((at_once, ours), relay) in AT_ONCE.iter().zip(&ours.bursts).zip(&relay.bursts) {
-            if *at_once > 1 {
-                let ratio = ours.per_second / relay.per_second;
-                goals.push(at_least(0.6, format!("turns/s @{at_once} by the relay's"), ratio));
-            }
-            let ratio = ours.cpu_ms / relay.cpu_ms;
-            goals.push(at_most(1.75, format!("CPU per turn @{at_once} by the relay's"), ratio));
-        }
-        if let (Some(ours), Some(relay)) = (&ours.paced, &relay.paced) {
-            let added = ours.added_ms / relay.added_ms;
-            goals.push(at_most(3.0, "paced: added latency per delta by the relay's".into(), added));
-            let first = ours.first_ms / relay.first_ms;
-            goals.push(at_most(2.0, "paced: first delta by the relay's".into(), first));
-        }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_goal_is_reached_at_its_bound_and_never_without_a_figure() {
+        let goals = |figure| [at_least(8.0, String::new(), figure), at_most(8.0, String::new(), figure)];
+        let reached = |figure| goals(figure).map(|goal| goal.is_reached());
+        assert_eq!(reached(Some(8.0)), [true, true]);
+        assert_eq!(reached(Some(7.9)), [false, true]);
+        assert_eq!(reached(Some(8.1)), [true, false]);
+        assert_eq!(reached(None), [false, false]);
+        assert_eq!(reached(Some(f64::NAN)), [false, false]);
     }
-    for ((at_once, ours), node) in
-        AT_ONCE.iter().zip(&ours.bursts).zip(node.iter().flat_map(|node| &node.bursts))
-    {
-        if *at_once > 1 {
-            let ratio = ours.per_second / node.per_second;
-            goals.push(at_least(8.0, format!("turns/s @{at_once} by the Node app's"), ratio));
-        }
+
+    #[test]
+    fn figures_keep_three_digits() {
+        assert_eq!([1234.4, 56.78, 0.123].map(shown), ["1,234", "56.8", "0.12"]);
     }
-    for held in ours.held.iter().chain(&ours.most) {
-        goals.push(at_most(
-            48.0,
-            format!("KiB each of {} held streams", thousands(held.streams)),
-            held.kib_each,
-        ));
-    }
-    goals.push(at_most(48.0, "idle MiB resident".into(), ours.idle_kib / 1024.0));
-    goals.push(at_most(0.5, "seconds until ready".into(), ours.started.as_secs_f64()));
-    goals
 }

@@ -1,7 +1,9 @@
 //! The upstream of every subject: a sandbox (`POST /stream`) and an OpenAI-like model
 //! (`POST /v1/chat/completions`), which say the same. The request's text asks for the reply: `reply 200 5` is 200
 //! deltas of 20 characters, 5 ms apart, one write each. A delta holds the microsecond at which it was sent.
+//! A process of its own, so that its files and its time are nobody else's.
 
+use std::io::Write as _;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
@@ -28,8 +30,10 @@ enum Dialect {
     Model,
 }
 
-/// Answers until the task is dropped.
-pub async fn serve(listener: TcpListener) {
+/// Serves until it is killed; says its address first.
+pub async fn run() -> anyhow::Result<()> {
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    writeln!(std::io::stdout(), "http://{}", listener.local_addr()?)?;
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
@@ -51,7 +55,11 @@ async fn connection(mut stream: TcpStream) -> anyhow::Result<()> {
     while let Some((head, body)) = request(&mut stream, &mut held).await? {
         let dialect = if head.starts_with("POST /stream ") { Dialect::Sandbox } else { Dialect::Model };
         let close = head.to_ascii_lowercase().contains("connection: close");
-        answer(&mut stream, dialect, asked(&body).context("the request asks for no reply")?, close).await?;
+        let whole =
+            answer(&mut stream, dialect, asked(&body).context("the request asks for no reply")?, close);
+        if !whole.await? {
+            break;
+        }
         if close {
             stream.shutdown().await?;
             break;
@@ -90,7 +98,8 @@ fn asked(body: &[u8]) -> Option<Asked> {
     Some(Asked { deltas, pause: Duration::from_millis(words.next()?.parse().ok()?) })
 }
 
-async fn answer(stream: &mut TcpStream, dialect: Dialect, asked: Asked, close: bool) -> anyhow::Result<()> {
+/// False when the peer went away before the end.
+async fn answer(stream: &mut TcpStream, dialect: Dialect, asked: Asked, close: bool) -> anyhow::Result<bool> {
     let media = if dialect == Dialect::Sandbox { "application/x-ndjson" } else { "text/event-stream" };
     let closing = if close { "connection: close\r\n" } else { "" };
     let head =
@@ -100,14 +109,26 @@ async fn answer(stream: &mut TcpStream, dialect: Dialect, asked: Asked, close: b
     for sent in 0..asked.deltas {
         if sent > 0 && !asked.pause.is_zero() {
             due += asked.pause;
-            tokio::time::sleep_until(due.into()).await;
+            // Whoever has gone is let go at once: a held stream would keep its file open for minutes.
+            if tokio::time::timeout_at(due.into(), gone(stream)).await.is_ok() {
+                return Ok(false);
+            }
         }
         stream.write_all(&chunk(&delta(dialect))).await?;
     }
     let mut last = chunk(end(dialect));
     last.extend_from_slice(b"0\r\n\r\n");
     stream.write_all(&last).await?;
-    Ok(())
+    Ok(true)
+}
+
+/// Resolves when the peer has closed; nobody sends anything within an answer.
+async fn gone(stream: &TcpStream) {
+    let mut byte = [0; 1];
+    if !matches!(stream.peek(&mut byte).await, Ok(1..)) {
+        return;
+    }
+    std::future::pending::<()>().await;
 }
 
 fn chunk(text: &str) -> Vec<u8> {

@@ -2,6 +2,7 @@
 //! refused with the place of its first fault. What passes can be stored by every backend and means
 //! the same to every reader: UTF-8, no duplicate keys, no U+0000, no lone surrogates, bounded depth.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;
 
@@ -96,17 +97,17 @@ fn syntax(error: &serde_json::Error) -> JsonFaultKind {
 
 /// Where the reader stands. After a fault the path is left as it was, and so names the place.
 #[derive(Default)]
-struct Walk {
-    path: Vec<Step>,
+struct Walk<'de> {
+    path: Vec<Step<'de>>,
     fault: Option<JsonFaultKind>,
 }
 
-enum Step {
-    Key(String),
+enum Step<'de> {
+    Key(Cow<'de, str>),
     Index(usize),
 }
 
-fn pointer(path: &[Step]) -> String {
+fn pointer(path: &[Step<'_>]) -> String {
     let mut out = String::new();
     for step in path {
         out.push('/');
@@ -118,7 +119,7 @@ fn pointer(path: &[Step]) -> String {
     out
 }
 
-impl Walk {
+impl Walk<'_> {
     fn refuse<E: serde::de::Error>(&mut self, kind: JsonFaultKind) -> E {
         self.fault = Some(kind);
         E::custom("refused")
@@ -135,12 +136,12 @@ impl Walk {
 }
 
 /// One value of any type, at the place where the walk stands.
-struct Value<'w>(&'w mut Walk);
+struct Value<'w, 'de>(&'w mut Walk<'de>);
 
 /// One value a step further down.
-struct Child<'w>(&'w mut Walk, Step);
+struct Child<'w, 'de>(&'w mut Walk<'de>, Step<'de>);
 
-impl<'de> DeserializeSeed<'de> for Child<'_> {
+impl<'de> DeserializeSeed<'de> for Child<'_, 'de> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
@@ -152,7 +153,7 @@ impl<'de> DeserializeSeed<'de> for Child<'_> {
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Value<'_> {
+impl<'de> DeserializeSeed<'de> for Value<'_, 'de> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
@@ -160,7 +161,7 @@ impl<'de> DeserializeSeed<'de> for Value<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Value<'_> {
+impl<'de> Visitor<'de> for Value<'_, 'de> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -202,16 +203,66 @@ impl<'de> Visitor<'de> for Value<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         self.0.enter()?;
-        let mut seen = HashSet::new();
-        while let Some(key) = map.next_key::<String>()? {
+        let mut seen = Keys::default();
+        while let Some(key) = map.next_key_seed(Key)? {
             self.0.text::<A::Error>(&key)?;
-            if !seen.insert(key.clone()) {
+            if !seen.insert(&key) {
                 self.0.path.push(Step::Key(key.clone()));
-                return Err(self.0.refuse(JsonFaultKind::DuplicateKey(key)));
+                return Err(self.0.refuse(JsonFaultKind::DuplicateKey(key.into_owned())));
             }
             map.next_value_seed(Child(&mut *self.0, Step::Key(key)))?;
         }
         Ok(())
+    }
+}
+
+/// A key, borrowed from the document unless it holds an escape.
+struct Key;
+
+impl<'de> DeserializeSeed<'de> for Key {
+    type Value = Cow<'de, str>;
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Self::Value, D::Error> {
+        from.deserialize_str(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Key {
+    type Value = Cow<'de, str>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a key")
+    }
+
+    fn visit_borrowed_str<E>(self, key: &'de str) -> Result<Self::Value, E> {
+        Ok(Cow::Borrowed(key))
+    }
+
+    fn visit_str<E>(self, key: &str) -> Result<Self::Value, E> {
+        Ok(Cow::Owned(key.to_owned()))
+    }
+}
+
+/// The keys of one object. Most have few, which need no hashing.
+#[derive(Default)]
+struct Keys<'de> {
+    few: Vec<Cow<'de, str>>,
+    many: HashSet<Cow<'de, str>>,
+}
+
+const FEW: usize = 16;
+
+impl<'de> Keys<'de> {
+    /// False when it was there already.
+    fn insert(&mut self, key: &Cow<'de, str>) -> bool {
+        if self.few.contains(key) {
+            return false;
+        }
+        if self.few.len() < FEW {
+            self.few.push(key.clone());
+            return true;
+        }
+        self.many.insert(key.clone())
     }
 }
 

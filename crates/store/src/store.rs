@@ -28,7 +28,8 @@ use uuid::Uuid;
 use crate::error::{Result, StoreError};
 use crate::files::{Doomed, Execution, Fork, NewExecution, NewFile, Purgeable, Reserved, Stored};
 use crate::turns::{
-    Batch, Begun, Branch, Dispatch, Heartbeat, Held, LogPage, NewTurn, News, QueueStart, Settlement, Waiting,
+    Batch, Begun, Branch, Dispatch, Heartbeat, Held, LogPage, NewTurn, News, QueueStart, Settled, Settlement,
+    Waiting,
 };
 
 pub(crate) const WORKSPACE_NOT_EMPTY: StoreError = StoreError::Conflict {
@@ -231,7 +232,7 @@ pub trait Store: Send + Sync {
 
     /// Ends a run: status, assistant message, counters, terminal events and the release, in one transaction.
     /// `Lost` unless it is under way with this fence.
-    async fn settle_turn(&self, held: &Held, settlement: &Settlement) -> Result<Run>;
+    async fn settle_turn(&self, held: &Held, settlement: &Settlement) -> Result<Settled>;
 
     /// Counts what a run under way has used beside its own calls. `Lost` unless it is under way with this fence.
     async fn count_usage(&self, held: &Held, usage: Usage) -> Result<()>;

@@ -101,6 +101,14 @@ pub struct Settlement {
     pub now: Timestamp,
 }
 
+/// What a settlement left.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settled {
+    pub run: Run,
+    /// Another run waits for the conversation.
+    pub queue: bool,
+}
+
 /// A stretch of a run's log.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LogPage {

@@ -35,25 +35,30 @@ impl Turns {
         self.inner.tasks.spawn(async move {
             let waiting =
                 run.conversation.map(|conversation| Waiting { workspace: held.workspace, conversation });
-            if let Err(error) = turns.run_turn(held, &run, &live, left).await {
-                tracing::warn!(run = %run.id, %error, "this node no longer writes to the run");
-                // Unless another has it by now, nobody else would: this node still renews its lease.
-                turns.settle_left(held, "its node could not go on with it").await;
-            }
+            let queue = match turns.run_turn(held, &run, &live, left).await {
+                Ok(queue) => queue,
+                Err(error) => {
+                    tracing::warn!(run = %run.id, %error, "this node no longer writes to the run");
+                    // Unless another has it by now, nobody else would: this node still renews its lease.
+                    turns.settle_left(held, "its node could not go on with it").await;
+                    true
+                }
+            };
             turns.inner.live.stop_driving(run.id);
-            if let Some(waiting) = waiting {
+            if let Some(waiting) = waiting.filter(|_| queue) {
                 turns.start_waiting(waiting).await;
             }
         });
     }
 
+    /// Answers whether another run waits for the conversation.
     async fn run_turn(
         &self,
         held: Held,
         run: &Run,
         live: &Arc<LiveRun>,
         left: Option<RunLog>,
-    ) -> Result<(), TurnError> {
+    ) -> Result<bool, TurnError> {
         let inner = &self.inner;
         // Twice as many as are replayed: messages without text do not count.
         let before = inner.limits.replay_turn_limit as usize * 2;
@@ -81,10 +86,10 @@ impl Turns {
                 let job = Job { dispatch: &dispatch, agent, goes_on };
                 self.run_with_model(&mut log, job, stop).await?
             }
-            Runner::Sandbox => Some(self.run_in_sandbox(&mut log, &dispatch, stop).await?),
+            Runner::Sandbox => Some(self.run_in_sandbox(&mut log, dispatch, stop).await?),
         };
         // A run that waits for a person is left for the next node.
-        let Some(ending) = ending else { return Ok(()) };
+        let Some(ending) = ending else { return Ok(false) };
         self.settle(log, run, &ending, live).await
     }
 }

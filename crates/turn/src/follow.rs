@@ -23,7 +23,6 @@ use crate::news::REMIND;
 const CHUNK_BYTES: usize = 256 * 1024;
 /// How often a reader looks at the log when nothing wakes it: a lost wake-up costs this much, never an event.
 const POLL_REMOTE: Duration = Duration::from_millis(500);
-const POLL_LOCAL: Duration = Duration::from_secs(5);
 
 /// An event as a reader sees it.
 pub type Seen = LiveEvent;
@@ -59,15 +58,23 @@ impl Turns {
     /// Follows a run from after event `after`; 0 is the whole of it.
     pub async fn follow(&self, stream: Stream, run: Uuid, after: i64) -> Result<Follower, TurnError> {
         // Subscribed before the log is read, so that nothing falls between.
-        let live = self.inner.live.read(run);
-        let follower =
-            Follower { stream, run, progress: live.progress(), live, after, finished: false, asked: None };
+        let follower = self.follow_new(stream, run, after);
         let found = self.inner.store.get_run(&follower.stream.scope, run).await?;
         if after < 0 || after > found.last_event.max(follower.progress.borrow().last_seq) {
             let detail = "the event to resume after is not one of this run";
             return Err(StoreError::Invalid { input: "after", detail }.into());
         }
         Ok(follower)
+    }
+
+    /// Follows a run that the stream's own caller has just begun.
+    pub fn follow_started(&self, stream: Stream, run: Uuid) -> Follower {
+        self.follow_new(stream, run, 0)
+    }
+
+    fn follow_new(&self, stream: Stream, run: Uuid, after: i64) -> Follower {
+        let live = self.inner.live.read(run);
+        Follower { stream, run, progress: live.progress(), live, after, finished: false, asked: None }
     }
 }
 
@@ -104,7 +111,8 @@ impl Follower {
     /// Waits for news. False when this node is to stop and the run is not its own: the reader goes on elsewhere.
     async fn wait(&mut self) -> bool {
         if self.live.is_driven() {
-            let _ = tokio::time::timeout(POLL_LOCAL, self.progress.changed()).await;
+            // Its writer is here, and says so when it stops being that.
+            let _ = self.progress.changed().await;
             return true;
         }
         self.ask().await;
@@ -123,13 +131,15 @@ impl Follower {
         }
     }
 
-    /// What comes next, if it is in memory.
+    /// What comes next, if that is known without the log: it is in memory, or the writer has not written it yet.
     fn at_hand(&self) -> Option<Vec<Seen>> {
+        // Asked before the events: what is written while this node stops to drive is in the log.
+        let driven = self.live.is_driven();
         let batches = self.live.after(self.after)?;
         let newer = |event: &&Seen| event.seq > self.after;
         let events: Vec<Seen> =
             batches.iter().flat_map(|batch| batch.iter()).filter(newer).cloned().collect();
-        (!events.is_empty()).then_some(events)
+        (driven || !events.is_empty()).then_some(events)
     }
 
     async fn stored(&mut self) -> Result<Vec<Seen>, TurnError> {
@@ -148,8 +158,8 @@ impl Follower {
                     seq,
                     ts: entry.ts,
                     kind: entry.kind,
-                    data: entry.data.get().to_owned(),
-                    line: entry.line.map(|line| line.get().to_owned()),
+                    data: entry.data.get().into(),
+                    line: entry.line.map(|line| line.get().into()),
                 });
             }
         }
@@ -211,7 +221,7 @@ impl Follower {
             seq,
             ts,
             kind: event.name(),
-            data: serde_json::to_string(event).unwrap_or_default(),
+            data: serde_json::to_string(event).unwrap_or_default().into(),
             line: None,
         });
         Ok(numbered.filter(|event| event.seq > self.after).collect())

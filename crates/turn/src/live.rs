@@ -18,10 +18,10 @@ pub struct LiveEvent {
     pub seq: i64,
     pub ts: i64,
     pub kind: &'static str,
-    /// The event's data as JSON text.
-    pub data: String,
+    /// The event's data as JSON text, which all readers share.
+    pub data: Arc<str>,
     /// Of an execution, the line as the sandbox sent it.
-    pub line: Option<String>,
+    pub line: Option<Arc<str>>,
 }
 
 /// How far a run is, as its readers are told.
@@ -98,13 +98,18 @@ impl LiveRun {
         });
     }
 
-    /// The batches with events after `after`, if the tail reaches back that far.
+    /// The batches with events after `after`, if the tail reaches back that far. A run that is driven here was begun
+    /// here: until its first event there is nothing in its log either.
     pub(crate) fn after(&self, after: i64) -> Option<Vec<Arc<Vec<LiveEvent>>>> {
         if self.hidden.load(Ordering::Relaxed) {
             return None;
         }
         let tail = lock(&self.tail);
-        let first = tail.batches.front()?.first()?.seq;
+        let first = match tail.batches.front().and_then(|batch| batch.first()) {
+            Some(first) => first.seq,
+            None if self.is_driven() => 1,
+            None => return None,
+        };
         (first <= after + 1).then(|| {
             let newer = |batch: &&Arc<Vec<LiveEvent>>| batch.last().is_some_and(|event| event.seq > after);
             tail.batches.iter().filter(newer).cloned().collect()
@@ -131,7 +136,7 @@ impl LiveRun {
 }
 
 fn size(events: &[LiveEvent]) -> usize {
-    events.iter().map(|event| event.data.len() + event.line.as_ref().map_or(0, String::len) + 64).sum()
+    events.iter().map(|event| event.data.len() + event.line.as_ref().map_or(0, |line| line.len()) + 64).sum()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

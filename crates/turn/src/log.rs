@@ -101,8 +101,8 @@ impl RunLog {
             seq: self.next_seq,
             ts,
             kind: entry.kind,
-            data: entry.data.get().to_owned(),
-            line: entry.line.as_ref().map(|line| line.get().to_owned()),
+            data: entry.data.get().into(),
+            line: entry.line.as_ref().map(|line| line.get().into()),
         });
         self.next_seq += 1;
         Ok(())

@@ -24,10 +24,13 @@ impl Turns {
     pub(crate) async fn run_in_sandbox(
         &self,
         log: &mut RunLog,
-        dispatch: &Dispatch,
+        dispatch: Dispatch,
         stop: Stop,
     ) -> Result<Ending, TurnError> {
-        let (envelope, sent) = self.envelope(log, dispatch);
+        let (envelope, sent) = self.envelope(log, &dispatch);
+        let execution = dispatch.run.execution.is_some();
+        // Most of a run is waiting: what was said before is not kept in memory for it.
+        drop(dispatch);
         log.trace(self.now_ms(), &Trace::Dispatch(sent))?;
         log.flush().await?;
         let Some(client) = &self.inner.sandbox else {
@@ -35,9 +38,9 @@ impl Turns {
         };
         // Dropped with this function, which aborts the sandbox's request.
         let mut lines = client.stream(&envelope, CancellationToken::new());
+        drop(envelope);
         let live = Arc::clone(log.live());
         let mut stop = std::pin::pin!(stop.wait());
-        let execution = dispatch.run.execution.is_some();
         loop {
             let received = tokio::select! {
                 biased;

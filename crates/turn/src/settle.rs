@@ -96,14 +96,15 @@ impl Ending {
 }
 
 impl Turns {
-    /// Ends a run, once. What its sandbox sent back is in the log before that.
+    /// Ends a run, once. What its sandbox sent back is in the log before that. Answers whether another run waits for
+    /// the conversation.
     pub(crate) async fn settle(
         &self,
         log: RunLog,
         run: &Run,
         ending: &Ending,
         live: &Arc<LiveRun>,
-    ) -> Result<(), TurnError> {
+    ) -> Result<bool, TurnError> {
         let held = log.held;
         match self.write_end(log, run, ending, live).await {
             // Files came after the last look; all that came before is stored, so the log goes on from there.
@@ -123,7 +124,7 @@ impl Turns {
         run: &Run,
         ending: &Ending,
         live: &LiveRun,
-    ) -> Result<(), TurnError> {
+    ) -> Result<bool, TurnError> {
         let inner = &self.inner;
         let now = inner.clock.now();
         let ts = ending.ts.unwrap_or(now.as_millisecond());
@@ -143,19 +144,17 @@ impl Turns {
             now,
         };
         point!("settle.before");
-        match retry(live, || inner.store.settle_turn(&log.held, &settlement)).await {
+        let queue = match retry(live, || inner.store.settle_turn(&log.held, &settlement)).await {
             // A commit whose answer was lost looks like this when it is tried again.
-            Err(TurnError::Store(StoreError::Lost)) if self.is_ours(&log.held, &settlement).await => {}
-            settled => {
-                settled?;
-            }
-        }
+            Err(TurnError::Store(StoreError::Lost)) if self.is_ours(&log.held, &settlement).await => true,
+            settled => settled?.queue,
+        };
         point!("settle.after");
         // Of a deleted conversation nobody is told any more, not even its end: a reader finds it gone.
         let gone = ending.status == RunStatus::Cancelled && self.is_gone(&log.held).await;
         log.publish(if gone { Vec::new() } else { events }, true);
         point!("settle.published");
-        Ok(())
+        Ok(queue)
     }
 
     async fn is_gone(&self, held: &Held) -> bool {
@@ -201,7 +200,7 @@ impl Turns {
         }
         let settled = self.settle(log, &run, &Ending::interrupted(reason), &live).await;
         self.inner.live.stop_driving(held.lease.run);
-        settled
+        settled.map(|_| ())
     }
 
     /// A run and its log as far as it is stored, to go on from there.

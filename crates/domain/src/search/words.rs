@@ -37,28 +37,47 @@ pub fn words(text: &str) -> Vec<Word> {
     let mut at = 0;
     // White space ends a word under every rule, so chunks can be taken one by one.
     for chunk in text[..text.floor_char_boundary(MAX_INDEX_BYTES)].split(char::is_whitespace) {
-        let mut glued = false;
-        for cells in cut(fold(chunk, at)) {
-            let word = word(&cells, glued);
-            bytes += word.folded.len() + 1;
+        let plain = plain(chunk, at);
+        let cut = if plain.is_some() { Vec::new() } else { cut(fold(chunk, at)) };
+        for (index, found) in plain.into_iter().chain(cut.iter().map(|cells| word(cells))).enumerate() {
+            bytes += found.folded.len() + 1;
             if out.len() == MAX_INDEX_WORDS || bytes > MAX_INDEX_BYTES {
                 return out;
             }
-            out.push(word);
-            glued = true;
+            out.push(Word { glued: index > 0, ..found });
         }
         at += chunk.chars().count() + 1;
     }
     out
 }
 
-fn word(cells: &[Cell], glued: bool) -> Word {
+/// The one word of a chunk of ASCII letters and digits, with whatever ASCII around it: most words of most texts, and
+/// no rule would cut it.
+fn plain(chunk: &str, at: usize) -> Option<Word> {
+    let is_letter = |c: char| c.is_ascii_alphanumeric();
+    let begun = chunk.trim_start_matches(|c: char| c.is_ascii() && !is_letter(c));
+    let inner = begun.trim_end_matches(|c: char| c.is_ascii() && !is_letter(c));
+    if inner.is_empty() || !inner.chars().all(is_letter) {
+        return None;
+    }
+    let start = at + chunk.len() - begun.len();
+    let kept = inner.len().min(MAX_WORD_CHARS);
+    Some(Word {
+        folded: inner[..kept].to_ascii_lowercase(),
+        start,
+        end: start + inner.len(),
+        glued: false,
+        ends: (start + 1..=start + kept).collect(),
+    })
+}
+
+fn word(cells: &[Cell]) -> Word {
     let kept = &cells[..cells.len().min(MAX_WORD_CHARS)];
     Word {
         folded: kept.iter().map(|cell| cell.folded).collect(),
         start: cells.first().map_or(0, |cell| cell.start),
         end: cells.last().map_or(0, |cell| cell.end),
-        glued,
+        glued: false,
         ends: kept.iter().map(|cell| cell.end).collect(),
     }
 }

@@ -103,7 +103,10 @@ pub async fn create(
         tell_ids(response.headers_mut(), run);
         return Ok(response);
     };
-    let follower = app.turns.follow(stream, started.run.id, 0).await?;
+    let follower = match started.repeated {
+        true => app.turns.follow(stream, started.run.id, 0).await?,
+        false => app.turns.follow_started(stream, started.run.id),
+    };
     Ok(respond(follower, wire, caller, named, &started.run))
 }
 

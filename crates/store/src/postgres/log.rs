@@ -4,37 +4,17 @@ use domain::scope::Scope;
 use jiff::Timestamp;
 use uuid::Uuid;
 
+use super::appends::Appends;
 use super::runs;
 use super::transaction::{Database, Params, Query, Settings, Transaction, inside};
 use crate::error::{Result, StoreError};
 use crate::list::Dialect;
 use crate::turns::{Batch, Held, KEY_LIFE, LogPage};
 
-/// The update takes the row's lock, so a writer that lost its run finds out here, whatever it saw before. The
-/// insert sees what the update let through.
-pub(super) async fn append(db: &Database, held: &Held, batch: &Batch) -> Result<()> {
-    let text = format!(
-        "WITH moved AS (UPDATE runs SET last_entry = $4::bigint, last_event = $5::bigint \
-             WHERE {} AND id = $2 AND fence = $3 AND status = 'running' AND last_entry = $6::bigint - 1 AND last_event = $7::bigint - 1 \
-             RETURNING workspace_id, id) \
-         INSERT INTO run_events (workspace_id, run_id, first_entry, last_entry, last_seq, entries) \
-         SELECT workspace_id, id, $6, $4, $5, $8::text FROM moved",
-        inside(db.dialect, "workspace_id")
-    );
-    let params: Params<'_> = vec![
-        &held.workspace,
-        &held.lease.run,
-        &held.lease.fence,
-        &batch.last_entry,
-        &batch.last_seq,
-        &batch.first_entry,
-        &batch.first_seq,
-        &batch.entries,
-    ];
-    let settings = Settings::workspace(held.workspace).seeing_all();
-    match db.execute_unsynced(&settings, &Query { text: &text, params }).await? {
-        0 => is_stored(db, held, batch).await?.then_some(()).ok_or(StoreError::Lost),
-        _ => Ok(()),
+pub(super) async fn append(db: &Database, appends: &Appends, held: &Held, batch: &Batch) -> Result<()> {
+    match appends.append(db, held, batch).await? {
+        true => Ok(()),
+        false => is_stored(db, held, batch).await?.then_some(()).ok_or(StoreError::Lost),
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod agents;
 mod approvals;
+mod appends;
 mod audit;
 mod branches;
 mod conversations;
@@ -42,13 +43,15 @@ use futures_util::stream::BoxStream;
 use jiff::Timestamp;
 use uuid::Uuid;
 
+use self::appends::Appends;
 use self::transaction::{Database, Settings};
 use crate::error::Result;
 use crate::files::{Doomed, Execution, Fork, NewExecution, NewFile, Purgeable, Reserved, Stored};
 use crate::list::Dialect;
 use crate::store::{Store, Thread, ThreadRead};
 use crate::turns::{
-    Batch, Begun, Branch, Dispatch, Heartbeat, Held, LogPage, NewTurn, News, QueueStart, Settlement, Waiting,
+    Batch, Begun, Branch, Dispatch, Heartbeat, Held, LogPage, NewTurn, News, QueueStart, Settled, Settlement,
+    Waiting,
 };
 
 /// How often a verb is tried when other transactions keep getting in its way.
@@ -71,6 +74,7 @@ impl Default for PostgresOptions {
 
 pub struct PostgresStore {
     database: Database,
+    appends: Appends,
     /// How a connection beside the pool is made.
     config: tokio_postgres::Config,
 }
@@ -81,7 +85,7 @@ impl PostgresStore {
         let dialect =
             if options.application_filter { Dialect::Postgres } else { Dialect::PostgresUnfiltered };
         let (pool, config) = open::open(url, options.connections).await?;
-        Ok(Self { database: Database { pool, dialect }, config })
+        Ok(Self { database: Database { pool, dialect }, appends: Appends::default(), config })
     }
 
     /// The schema version of the database, without changing it; `None` for one without a schema.
@@ -283,10 +287,10 @@ impl Store for PostgresStore {
     }
 
     async fn append_events(&self, held: &Held, batch: &Batch) -> Result<()> {
-        log::append(&self.database, held, batch).await
+        log::append(&self.database, &self.appends, held, batch).await
     }
 
-    async fn settle_turn(&self, held: &Held, settlement: &Settlement) -> Result<Run> {
+    async fn settle_turn(&self, held: &Held, settlement: &Settlement) -> Result<Settled> {
         let settings = Settings::workspace(held.workspace).seeing_all();
         transaction!(self.database, begin_write, settings, |tx| turn::settle(tx, held, settlement))
     }

@@ -32,7 +32,7 @@ pub(super) async fn announce(db: &Database, news: &[News]) -> Result<()> {
     let payloads = payloads(news);
     let text = "SELECT pg_notify($1, payload) FROM unnest($2::text[]) AS payload";
     let query = Query { text, params: vec![&CHANNEL, &payloads] };
-    db.execute_unsynced(&Settings::nobody(), &query).await.map(|_| ())
+    db.rows_unsynced(&Settings::nobody(), &query).await.map(|_| ())
 }
 
 fn payloads(news: &[News]) -> Vec<String> {

@@ -184,8 +184,8 @@ impl Database {
         self.begin(settings, SYSTEM).await
     }
 
-    /// One statement in one round trip, without waiting for the disk. Answers how many rows it wrote.
-    pub(super) async fn execute_unsynced(&self, settings: &Settings, query: &Query<'_>) -> Result<u64> {
+    /// One statement in one round trip, without waiting for the disk.
+    pub(super) async fn rows_unsynced(&self, settings: &Settings, query: &Query<'_>) -> Result<Vec<Row>> {
         let mut tries = 0;
         loop {
             tries += 1;
@@ -200,7 +200,7 @@ impl Database {
         &self,
         settings: &Settings,
         query: &Query<'_>,
-    ) -> Result<Result<u64, tokio_postgres::Error>> {
+    ) -> Result<Result<Vec<Row>, tokio_postgres::Error>> {
         let client = self.client().await?;
         let set = client.prepare_cached(SETTINGS).await?;
         let statement = client.prepare_cached(query.text).await?;
@@ -210,7 +210,7 @@ impl Database {
         let (begun, set, done, ended) = join4(
             client.batch_execute(UNSYNCED),
             client.execute(&set, &who),
-            client.execute(&statement, &query.params),
+            client.query(&statement, &query.params),
             client.batch_execute("COMMIT"),
         )
         .await;

@@ -19,7 +19,7 @@ use super::{conversations, files, leases, messages, runs, search};
 use crate::error::{Result, StoreError};
 use crate::files::{attachments_json, execution_message, named_files};
 use crate::turns::{
-    Begun, Dispatch, Held, Idempotency, KEY_LIFE, NewTurn, QueueStart, Settlement, Waiting, caller,
+    Begun, Dispatch, Held, Idempotency, KEY_LIFE, NewTurn, QueueStart, Settled, Settlement, Waiting, caller,
     note_turn, own_scope, parse_json, to_json, user_message,
 };
 
@@ -476,7 +476,7 @@ async fn said(
     Ok((message, before))
 }
 
-pub(super) async fn settle(tx: &Transaction, held: &Held, settlement: &Settlement) -> Result<Run> {
+pub(super) async fn settle(tx: &Transaction, held: &Held, settlement: &Settlement) -> Result<Settled> {
     debug_assert!(RunStatus::Running.may_become(settlement.status));
     let scope = own_scope(held.workspace);
     let conversation = conversation_of(tx, held).await?;
@@ -485,7 +485,7 @@ pub(super) async fn settle(tx: &Transaction, held: &Held, settlement: &Settlemen
         Some(id) => conversations::find_locked_any(tx, &scope, id).await?,
         None => None,
     };
-    let (run, branch) = end(tx, held, settlement).await?;
+    let (run, branch, queue) = end(tx, held, settlement).await?;
     if let (Some(mut thread), Some(assistant)) = (thread, &settlement.assistant) {
         let (current, head) = join(
             branches::head(tx, &scope, thread.id, None),
@@ -503,7 +503,7 @@ pub(super) async fn settle(tx: &Transaction, held: &Held, settlement: &Settlemen
         let (inserted, saved) = join(inserted, conversations::save(tx, &thread)).await;
         inserted.and(saved)?;
     }
-    Ok(run)
+    Ok(Settled { run, queue })
 }
 
 /// The conversation of a run, which never changes.
@@ -513,8 +513,9 @@ async fn conversation_of(tx: &Transaction, held: &Held) -> Result<Option<Uuid>> 
     Ok(row.try_get(0)?)
 }
 
-/// Ends the run with its last batch, under its row's lock, or not at all. Answers its branch too.
-async fn end(tx: &Transaction, held: &Held, settlement: &Settlement) -> Result<(Run, i32)> {
+/// Ends the run with its last batch, under its row's lock, or not at all. Answers its branch too, and whether
+/// another run waits: a begin that put one there held the conversation's lock, which is this settlement's by now.
+async fn end(tx: &Transaction, held: &Held, settlement: &Settlement) -> Result<(Run, i32, bool)> {
     let text = format!(
         "WITH ended AS (UPDATE runs r SET status = $4, ended_at = $5, lease_until = NULL, error_code = $6, \
              error_message = $7, assistant_message_id = $8, \
@@ -526,7 +527,8 @@ async fn end(tx: &Transaction, held: &Held, settlement: &Settlement) -> Result<(
              RETURNING {columns}, r.branch), \
          logged AS (INSERT INTO run_events (workspace_id, run_id, first_entry, last_entry, last_seq, entries) \
              SELECT r.workspace_id, r.id, $13, $11, $12, $15 FROM ended r WHERE $15::text <> '') \
-         SELECT {columns}, r.branch FROM ended r",
+         SELECT {columns}, r.branch, EXISTS (SELECT 1 FROM runs q WHERE q.workspace_id = r.workspace_id \
+             AND q.conversation_id = r.conversation_id AND q.status = 'queued') FROM ended r",
         tx.inside("r.workspace_id"),
         columns = runs::COLUMNS
     );
@@ -556,7 +558,7 @@ async fn end(tx: &Transaction, held: &Held, settlement: &Settlement) -> Result<(
         )
         .await?;
     match row {
-        Some(row) => Ok((runs::read(&row)?, row.try_get(runs::MORE)?)),
+        Some(row) => Ok((runs::read(&row)?, row.try_get(runs::MORE)?, row.try_get(runs::MORE + 1)?)),
         None if settlement.files_logged => Err(StoreError::Lost),
         None => Err(why_not_ended(tx, held).await?),
     }

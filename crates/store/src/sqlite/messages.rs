@@ -93,7 +93,8 @@ pub(super) fn insert(
         true => StoreError::Taken("message id"),
         false => error.into(),
     })?;
-    search::index_message(db, pk, &text)
+    search::index_message(pk, &text);
+    Ok(())
 }
 
 /// The first message that a user wrote in a thread through message number `through`, with its text.
@@ -138,7 +139,7 @@ pub(super) fn copy(
         db.prepare("SELECT pk, text FROM messages WHERE workspace_id = ?1 AND conversation_id = ?2")?;
     let mut rows = copied.query(params![scope.workspace, to])?;
     while let Some(row) = rows.next()? {
-        search::index_message(db, row.get(0)?, row.get_ref(1)?.as_str().unwrap_or(""))?;
+        search::index_message(row.get(0)?, row.get_ref(1)?.as_str().unwrap_or(""));
     }
     Ok(())
 }

@@ -50,7 +50,8 @@ use crate::error::{Result, StoreError};
 use crate::files::{Doomed, Execution, Fork, NewExecution, NewFile, Purgeable, Reserved, Stored};
 use crate::store::{Store, Thread, ThreadRead};
 use crate::turns::{
-    Batch, Begun, Branch, Dispatch, Heartbeat, Held, LogPage, NewTurn, News, QueueStart, Settlement, Waiting,
+    Batch, Begun, Branch, Dispatch, Heartbeat, Held, LogPage, NewTurn, News, QueueStart, Settled, Settlement,
+    Waiting,
 };
 
 pub struct SqliteStore {
@@ -291,7 +292,7 @@ impl Store for SqliteStore {
         self.writer.write(Durability::Normal, move |db| log::append(db, &held, &batch)).await
     }
 
-    async fn settle_turn(&self, held: &Held, settlement: &Settlement) -> Result<Run> {
+    async fn settle_turn(&self, held: &Held, settlement: &Settlement) -> Result<Settled> {
         let (held, settlement) = (*held, settlement.clone());
         self.writer.write(Durability::Full, move |db| turn::settle(db, &held, &settlement)).await
     }

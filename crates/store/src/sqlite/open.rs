@@ -4,6 +4,7 @@ use std::fs::{self, File, TryLockError};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::error::{Result, StoreError};
@@ -14,6 +15,11 @@ mod embedded {
 
 /// How many reads can be under way at once.
 const READERS: usize = 8;
+
+/// What the writer keeps of the file in memory. Readers start anew after every commit, so theirs stay small.
+const WRITER_CACHE_KIB: i64 = 8 * 1024;
+/// The log grows to 16 MiB before it goes into the file: hot pages are then written there once for many commits.
+const CHECKPOINT_PAGES: i64 = 4096;
 
 /// What a process opens the file for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +44,8 @@ pub(super) fn open(path: &Path, usage: Use) -> Result<Opened> {
     // What is deleted is overwritten: a purge leaves nothing to be found in the file.
     writer.pragma_update(None, "secure_delete", true)?;
     migrate(path, &mut writer)?;
+    writer.pragma_update(None, "cache_size", -WRITER_CACHE_KIB)?;
+    writer.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
     let readers = (0..READERS)
         .map(|_| {
             let reader = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
@@ -84,6 +92,8 @@ fn connect(path: &Path, flags: OpenFlags) -> Result<Connection> {
     connection.pragma_update(None, "journal_mode", "WAL").map_err(|error| unusable(path, &error))?;
     connection.pragma_update(None, "foreign_keys", true)?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
+    // A plan does not depend on what is bound, so a prepared statement is never prepared again for it.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.set_prepared_statement_cache_capacity(128);
     Ok(connection)
 }

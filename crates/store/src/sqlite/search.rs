@@ -1,5 +1,6 @@
 //! The word index: kept with the rows it describes, in the same transaction.
 
+use std::cell::RefCell;
 use std::collections::HashSet;
 
 use domain::conversation::{ConversationSearch, Found, Page};
@@ -22,10 +23,32 @@ pub(super) fn index_title(db: &Connection, pk: i64, title: Option<&str>) -> Resu
     Ok(())
 }
 
-pub(super) fn index_message(db: &Connection, pk: i64, text: &str) -> Result<()> {
-    db.prepare_cached("INSERT INTO message_search (rowid, words) VALUES (?1, ?2)")?
-        .execute(params![pk, index_text(text)])?;
-    Ok(())
+thread_local! {
+    /// Of the writer's transaction under way: messages and their words, which go into the index together at its
+    /// end. In between, nearly every other statement would make FTS5 write out what it has gathered.
+    static PENDING: RefCell<Vec<(i64, String)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// For the writer's thread alone, which calls `index_pending` before it commits.
+pub(super) fn index_message(pk: i64, text: &str) {
+    let words = index_text(text);
+    PENDING.with_borrow_mut(|pending| pending.push((pk, words)));
+}
+
+pub(super) fn index_pending(db: &Connection) -> rusqlite::Result<()> {
+    let pending = PENDING.take();
+    let mut statement = db.prepare_cached("INSERT INTO message_search (rowid, words) VALUES (?1, ?2)")?;
+    pending.into_iter().try_for_each(|message| statement.execute(message).map(|_| ()))
+}
+
+/// How much is pending, to come back to.
+pub(super) fn pending() -> usize {
+    PENDING.with_borrow(Vec::len)
+}
+
+/// Takes back what became pending since: it was rolled back.
+pub(super) fn forget_pending(since: usize) {
+    PENDING.with_borrow_mut(|pending| pending.truncate(since));
 }
 
 pub(super) fn search(db: &Connection, scope: &Scope, search: &ConversationSearch) -> Result<Page<Found>> {

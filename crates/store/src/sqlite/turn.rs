@@ -12,7 +12,7 @@ use super::{branches, conversations, log, messages, run_files, runs, search};
 use crate::error::{Result, StoreError};
 use crate::files::execution_message;
 use crate::turns::{
-    Begun, Dispatch, Held, Idempotency, KEY_LIFE, NewTurn, QueueStart, Settlement, Waiting, caller,
+    Begun, Dispatch, Held, Idempotency, KEY_LIFE, NewTurn, QueueStart, Settled, Settlement, Waiting, caller,
     note_turn, own_scope, parse_json, to_json, user_message,
 };
 
@@ -365,7 +365,7 @@ pub(super) fn get_dispatch(db: &Connection, held: &Held, replay: usize) -> Resul
     Ok(Dispatch { run, conversation: Some(conversation), message, before, turn, files })
 }
 
-pub(super) fn settle(db: &Connection, held: &Held, settlement: &Settlement) -> Result<Run> {
+pub(super) fn settle(db: &Connection, held: &Held, settlement: &Settlement) -> Result<Settled> {
     let error = settlement.error.as_ref();
     let settled: Option<(Option<Uuid>, i64, i64)> = db
         .prepare_cached(
@@ -400,7 +400,14 @@ pub(super) fn settle(db: &Connection, held: &Held, settlement: &Settlement) -> R
     if let (Some(conversation), Some(assistant)) = (conversation, &settlement.assistant) {
         add_answer(db, held, (conversation, branch), assistant, tokens, settlement.now)?;
     }
-    runs::by_id(db, held.workspace, held.lease.run)
+    let queue = conversation.map_or(Ok(false), |conversation| has_queue(db, held.workspace, conversation))?;
+    Ok(Settled { run: runs::by_id(db, held.workspace, held.lease.run)?, queue })
+}
+
+fn has_queue(db: &Connection, workspace: Uuid, conversation: Uuid) -> Result<bool> {
+    let text = "SELECT 1 FROM runs INDEXED BY idx_runs_queue \
+                WHERE workspace_id = ?1 AND conversation_id = ?2 AND status = 'queued'";
+    Ok(db.prepare_cached(text)?.exists(params![workspace, conversation])?)
 }
 
 /// Why a run could not be settled: its files are not in its log yet, or it is another's.

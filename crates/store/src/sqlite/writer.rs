@@ -1,6 +1,6 @@
-//! The one writer. Jobs that gathered while it was busy share one transaction and one sync; each runs
-//! in a savepoint of its own and is answered after the commit. There is no waiting window: an idle
-//! writer takes the first job at once.
+//! The one writer. Jobs that gathered while it was busy share one transaction and one sync, and are answered after
+//! the commit. There is no waiting window: an idle writer takes the first job at once. Jobs run bare; should one
+//! fail after it has written something, the batch is run again with each in a savepoint of its own.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
+use super::search;
 use crate::error::{Result, StoreError};
 
 /// How much a commit must survive. A batch takes the strongest of its jobs.
@@ -20,19 +21,52 @@ pub(super) enum Durability {
     Full,
 }
 
-/// Told after the commit, with the reason when there was none.
-type Answer = Box<dyn FnOnce(Option<String>) + Send>;
+/// May be run more than once: what it did before has been rolled back then.
+trait Job: Send {
+    fn durability(&self) -> Durability;
 
-/// Does the work; false asks for the savepoint to be rolled back.
-type Run = Box<dyn FnOnce(&Connection) -> (bool, Answer) + Send>;
+    /// Does the work; false asks for it to be undone.
+    fn run(&mut self, db: &Connection) -> bool;
 
-struct Job {
-    durability: Durability,
-    run: Run,
+    /// Called after the commit, with the reason when there was none.
+    fn answer(self: Box<Self>, failure: Option<&str>);
 }
 
+struct Call<T, F> {
+    durability: Durability,
+    work: F,
+    /// Of the last run; none if it panicked.
+    result: Option<Result<T>>,
+    answer: oneshot::Sender<Result<T>>,
+}
+
+impl<T: Send, F: Fn(&Connection) -> Result<T> + Send> Job for Call<T, F> {
+    fn durability(&self) -> Durability {
+        self.durability
+    }
+
+    fn run(&mut self, db: &Connection) -> bool {
+        self.result = None;
+        self.result = catch_unwind(AssertUnwindSafe(|| (self.work)(db))).ok();
+        self.result.as_ref().is_some_and(Result::is_ok)
+    }
+
+    fn answer(self: Box<Self>, failure: Option<&str>) {
+        let result = match failure {
+            Some(reason) => Some(Err(StoreError::Unavailable(reason.to_owned()))),
+            None => self.result,
+        };
+        // Without a result the sender is dropped, which tells the caller. One that went away undoes nothing.
+        if let Some(result) = result {
+            let _ = self.answer.send(result);
+        }
+    }
+}
+
+type Jobs = Vec<Box<dyn Job>>;
+
 enum Order {
-    Job(Job),
+    Job(Box<dyn Job>),
     /// Work that no transaction may surround, such as rewriting the file.
     Alone(Box<dyn FnOnce(&Connection) + Send>),
 }
@@ -59,23 +93,11 @@ impl Writer {
     pub(super) async fn write<T: Send + 'static>(
         &self,
         durability: Durability,
-        work: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
+        work: impl Fn(&Connection) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let (answer, answered) = oneshot::channel();
-        let run = Box::new(move |db: &Connection| {
-            let result = work(db);
-            let ok = result.is_ok();
-            let finish: Answer = Box::new(move |failure| {
-                let result = match failure {
-                    Some(reason) => Err(StoreError::Unavailable(reason)),
-                    None => result,
-                };
-                // A caller that went away does not undo the write.
-                let _ = answer.send(result);
-            });
-            (ok, finish)
-        });
-        self.send(Order::Job(Job { durability, run })).await?;
+        let job = Call { durability, work, result: None, answer };
+        self.send(Order::Job(Box::new(job))).await?;
         answered.await.map_err(|_| StoreError::Unavailable("the write was not committed".into()))?
     }
 
@@ -114,56 +136,88 @@ fn closed() -> StoreError {
 }
 
 fn work(db: &Connection, mut queue: mpsc::Receiver<Order>) {
-    let mut mode = None;
-    while let Some(first) = queue.blocking_recv() {
-        let (mut batch, mut next, mut alone) = (Vec::new(), Some(first), None);
-        while let Some(order) = next.take() {
+    let (mut mode, mut orders, mut batch) = (None, Vec::new(), Vec::new());
+    while queue.blocking_recv_many(&mut orders, BATCH) > 0 {
+        for order in orders.drain(..) {
             match order {
                 Order::Job(job) => batch.push(job),
-                Order::Alone(work) => alone = Some(work),
-            }
-            if batch.len() < BATCH && alone.is_none() {
-                next = queue.try_recv().ok();
+                Order::Alone(work) => {
+                    commit(db, &mut batch, &mut mode);
+                    // As with a job, a panic tells the caller alone.
+                    let _ = catch_unwind(AssertUnwindSafe(|| work(db)));
+                }
             }
         }
-        if !batch.is_empty() {
-            run_batch(db, batch, &mut mode);
-        }
-        if let Some(work) = alone {
-            // As with a job, a panic tells the caller alone.
-            let _ = catch_unwind(AssertUnwindSafe(|| work(db)));
+        commit(db, &mut batch, &mut mode);
+    }
+}
+
+/// Runs what has gathered as one transaction, and tells each caller.
+fn commit(db: &Connection, batch: &mut Jobs, mode: &mut Option<Durability>) {
+    if !batch.is_empty() {
+        let outcome = run_batch(db, batch, mode);
+        let failure = outcome.err().map(|error| {
+            if !db.is_autocommit() {
+                let _ = db.execute_batch("ROLLBACK");
+            }
+            tracing::error!(%error, "a batch of writes was rolled back");
+            format!("the write could not be committed: {error}")
+        });
+        for job in batch.drain(..) {
+            job.answer(failure.as_deref());
         }
     }
 }
 
-fn run_batch(db: &Connection, batch: Vec<Job>, mode: &mut Option<Durability>) {
-    let strongest = batch.iter().map(|job| job.durability).max();
-    let mut answers = Vec::with_capacity(batch.len());
-    let outcome = begin(db, strongest, mode).and_then(|()| {
-        for job in batch {
-            // A panic drops the job's answer, which tells its caller; the others go on.
-            db.execute_batch("SAVEPOINT job")?;
-            let done = catch_unwind(AssertUnwindSafe(|| (job.run)(db))).ok();
-            let keep = done.as_ref().is_some_and(|(ok, _)| *ok);
-            answers.extend(done.map(|(_, answer)| answer));
-            // After a full disk SQLite may have rolled everything back by itself.
-            if db.is_autocommit() {
-                return Err(rusqlite::Error::ExecuteReturnedResults);
-            }
-            db.execute_batch(if keep { "RELEASE job" } else { "ROLLBACK TO job; RELEASE job" })?;
-        }
-        db.execute_batch("COMMIT")
-    });
-    let failure = outcome.err().map(|error| {
-        if !db.is_autocommit() {
-            let _ = db.execute_batch("ROLLBACK");
-        }
-        tracing::error!(%error, "a batch of writes was rolled back");
-        format!("the write could not be committed: {error}")
-    });
-    for answer in answers {
-        answer(failure.clone());
+fn run_batch(db: &Connection, batch: &mut Jobs, mode: &mut Option<Durability>) -> rusqlite::Result<()> {
+    let strongest = batch.iter().map(|job| job.durability()).max();
+    search::forget_pending(0);
+    begin(db, strongest, mode)?;
+    if !run_bare(db, batch)? {
+        execute(db, "ROLLBACK")?;
+        search::forget_pending(0);
+        begin(db, strongest, mode)?;
+        run_apart(db, batch)?;
     }
+    search::index_pending(db)?;
+    execute(db, "COMMIT")
+}
+
+/// False when a job left something behind that must be undone. Most that fail have written nothing.
+fn run_bare(db: &Connection, batch: &mut Jobs) -> rusqlite::Result<bool> {
+    for job in batch {
+        let before = db.total_changes();
+        let done = job.run(db);
+        still_open(db)?;
+        if !done && db.total_changes() != before {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn run_apart(db: &Connection, batch: &mut Jobs) -> rusqlite::Result<()> {
+    for job in batch {
+        let pending = search::pending();
+        execute(db, "SAVEPOINT job")?;
+        let done = job.run(db);
+        still_open(db)?;
+        if !done {
+            execute(db, "ROLLBACK TO job")?;
+            search::forget_pending(pending);
+        }
+        execute(db, "RELEASE job")?;
+    }
+    Ok(())
+}
+
+/// After a full disk SQLite may have rolled everything back by itself.
+fn still_open(db: &Connection) -> rusqlite::Result<()> {
+    if db.is_autocommit() { Err(rusqlite::Error::ExecuteReturnedResults) } else { Ok(()) }
+}
+
+fn execute(db: &Connection, text: &str) -> rusqlite::Result<()> {
+    db.prepare_cached(text)?.execute([]).map(|_| ())
 }
 
 fn begin(db: &Connection, wanted: Option<Durability>, mode: &mut Option<Durability>) -> rusqlite::Result<()> {
@@ -175,7 +229,7 @@ fn begin(db: &Connection, wanted: Option<Durability>, mode: &mut Option<Durabili
         }
         *mode = wanted;
     }
-    db.execute_batch("BEGIN IMMEDIATE")
+    execute(db, "BEGIN IMMEDIATE")
 }
 
 #[cfg(test)]
@@ -184,11 +238,12 @@ mod tests {
 
     fn writer() -> Writer {
         let db = Connection::open_in_memory().unwrap();
-        db.execute_batch("CREATE TABLE t (x INTEGER PRIMARY KEY)").unwrap();
+        db.execute_batch("CREATE TABLE t (x INTEGER PRIMARY KEY); CREATE TABLE message_search (words)")
+            .unwrap();
         Writer::start(db).unwrap()
     }
 
-    fn insert(x: i64) -> impl FnOnce(&Connection) -> Result<()> + Send + 'static {
+    fn insert(x: i64) -> impl Fn(&Connection) -> Result<()> + Send + 'static {
         move |db| {
             db.execute("INSERT INTO t VALUES (?1)", [x])?;
             Ok(())

@@ -44,7 +44,10 @@ async fn an_edit_makes_a_branch_in_the_place_of_the_message(store: TestStore) {
         (None, second.assistant_message, false)
     );
     assert_eq!(list[0].created_at, thread.created_at);
-    assert_eq!((list[1].from_message, list[1].head), (first.assistant_message, settled.assistant_message));
+    assert_eq!(
+        (list[1].from_message, list[1].head),
+        (first.assistant_message, settled.run.assistant_message)
+    );
     assert_eq!((list[1].current, list[1].created_at), (true, edited.created_at));
     assert_eq!((thread.message_count, thread.first_message), (4, first.message));
 }

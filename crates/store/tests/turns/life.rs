@@ -53,7 +53,7 @@ async fn a_first_turn_makes_its_conversation_and_settles_in_one_piece(store: Tes
     store.append_events(&held, &events(2, 5)).await.unwrap();
     assert_eq!(store.get_run(&ann, lease.run).await.unwrap().last_event, 5);
     let settlement = store.settlement("hi", events(6, 7));
-    let run = store.settle_turn(&held, &settlement).await.unwrap();
+    let run = store.settle_turn(&held, &settlement).await.unwrap().run;
     assert_eq!(run, store.get_run(&ann, lease.run).await.unwrap());
     assert_eq!((run.status, run.last_event, run.error.clone()), (RunStatus::Succeeded, 7, None));
     assert_eq!(run.usage, Usage { input_tokens: 3, output_tokens: 4 });
@@ -174,7 +174,7 @@ async fn the_newest_batch_may_come_twice_and_is_stored_once(store: TestStore) {
 async fn a_settled_run_stays_as_it_is(store: TestStore) {
     let ann = store.workspace("ann").await;
     let (run, held) = store.started(&ann, turn(None, "one")).await;
-    let settled = store.settle_turn(&held, &store.settlement("1", events(1, 1))).await.unwrap();
+    let settled = store.settle_turn(&held, &store.settlement("1", events(1, 1))).await.unwrap().run;
     assert_eq!(fails(store.settle_turn(&held, &store.settlement("2", events(2, 2))).await), "lost");
     assert_eq!(fails(store.append_events(&held, &events(2, 2)).await), "lost");
     assert_eq!(store.request_cancel(&ann, run.id, store.now()).await.unwrap(), settled);
@@ -192,7 +192,7 @@ async fn a_failed_run_keeps_its_error(store: TestStore) {
             assistant: None,
             ..store.settlement("", events(1, 2))
         };
-        let settled = store.settle_turn(&held, &settlement).await.unwrap();
+        let settled = store.settle_turn(&held, &settlement).await.unwrap().run;
         assert_eq!((settled.status, settled.assistant_message), (status, None));
         assert_eq!(settled.error.unwrap().code, "sandbox_timeout");
         assert_eq!(store.texts(&ann, run.conversation.unwrap(), None).await, ["one"]);
@@ -256,7 +256,7 @@ async fn a_refused_turn_leaves_nothing_behind(store: TestStore) {
     assert_eq!(store.count("SELECT count(*) FROM idempotency_keys").await, 0);
     assert_eq!(store.count("SELECT count(*) FROM chat_conversations").await, 1);
     // An answer is nothing to replace.
-    let settled = store.settle_turn(&held, &store.settlement("1", events(1, 1))).await.unwrap();
+    let settled = store.settle_turn(&held, &store.settlement("1", events(1, 1))).await.unwrap().run;
     let mut bad = store.new_turn(turn(Some(id), "x"));
     bad.turn.replace = settled.assistant_message;
     assert_eq!(fails(store.begin_turn(&ann, &bad).await), "invalid /replace");

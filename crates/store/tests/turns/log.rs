@@ -102,7 +102,7 @@ async fn an_expired_log_leaves_its_trace(store: TestStore) {
     assert_eq!(store.system_expire(later, later, 10).await.unwrap(), 0);
     assert_eq!(store.count("SELECT count(*) FROM run_events").await, 0);
     let page = store.read_log(&ann, run.id, 0, 10_000).await.unwrap();
-    assert_eq!((page.run, page.entries.len(), page.expired), (settled, 0, true));
+    assert_eq!((page.run, page.entries.len(), page.expired), (settled.run, 0, true));
     let page = store.read_trace(&ann, run.id, 0, 10_000).await.unwrap();
     assert_eq!((page.expired, page.entries.join("\n")), (true, whole.entries.join("\n")));
     assert_eq!(numbers(&page, "seq").last(), Some(&seq));

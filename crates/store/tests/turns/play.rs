@@ -114,7 +114,7 @@ impl TestStore {
     /// A whole turn: begun, one event, settled.
     pub async fn answered(&self, scope: &Scope, turn: StartTurn, answer: &str) -> Run {
         let (_, held) = self.started(scope, turn).await;
-        self.settle_turn(&held, &self.settlement(answer, events(1, 2))).await.unwrap()
+        self.settle_turn(&held, &self.settlement(answer, events(1, 2))).await.unwrap().run
     }
 
     /// Starts what waits in a conversation's queue.

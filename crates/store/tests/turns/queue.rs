@@ -31,7 +31,7 @@ async fn queued_turns_start_in_order(store: TestStore) {
     assert_eq!(store.texts(&ann, id, None).await, ["one"]);
     assert!(store.next(&ann, id).await.is_none());
     assert_eq!(store.system_list_waiting(10).await.unwrap(), []);
-    store.settle_turn(&held, &store.settlement("1", events(1, 1))).await.unwrap();
+    assert!(store.settle_turn(&held, &store.settlement("1", events(1, 1))).await.unwrap().queue);
     let waiting = Waiting { workspace: ann.workspace, conversation: id };
     assert_eq!(store.system_list_waiting(10).await.unwrap(), [waiting]);
     for (queued, answer) in queued.iter().zip(["2", "3", "4"]) {
@@ -40,7 +40,8 @@ async fn queued_turns_start_in_order(store: TestStore) {
         assert_eq!(store.get_run(&ann, run.id).await.unwrap(), run);
         assert_eq!(store.get_dispatch(&held, 1).await.unwrap().run, run);
         assert!(store.next(&ann, id).await.is_none());
-        store.settle_turn(&held, &store.settlement(answer, events(1, 1))).await.unwrap();
+        let settled = store.settle_turn(&held, &store.settlement(answer, events(1, 1))).await.unwrap();
+        assert_eq!(settled.queue, answer != "4");
     }
     assert!(store.next(&ann, id).await.is_none());
     assert_eq!(store.texts(&ann, id, None).await, ["one", "1", "two", "2", "three", "3", "four", "4"]);
