@@ -206,7 +206,7 @@ impl<'de> Visitor<'de> for Value<'_, 'de> {
         let mut seen = Keys::default();
         while let Some(key) = map.next_key_seed(Key)? {
             self.0.text::<A::Error>(&key)?;
-            if !seen.insert(&key) {
+            if !seen.insert(key.clone()) {
                 self.0.path.push(Step::Key(key.clone()));
                 return Err(self.0.refuse(JsonFaultKind::DuplicateKey(key.into_owned())));
             }
@@ -254,15 +254,15 @@ const FEW: usize = 16;
 
 impl<'de> Keys<'de> {
     /// False when it was there already.
-    fn insert(&mut self, key: &Cow<'de, str>) -> bool {
-        if self.few.contains(key) {
+    fn insert(&mut self, key: Cow<'de, str>) -> bool {
+        if self.few.contains(&key) {
             return false;
         }
         if self.few.len() < FEW {
-            self.few.push(key.clone());
+            self.few.push(key);
             return true;
         }
-        self.many.insert(key.clone())
+        self.many.insert(key)
     }
 }
 

@@ -65,7 +65,8 @@ async fn download(service: &Service, url: &str, most: u64) -> Result<File, Refus
     }
     // The files' bytes as they are, and something for each file's name.
     let most = most.saturating_add(most / 10).saturating_add(16 * 1024 * 1024);
-    let mut file = tempfile::tempfile().map_err(|error| Refused::Room(format!("a temporary file: {error}")))?;
+    let mut file =
+        tempfile::tempfile().map_err(|error| Refused::Room(format!("a temporary file: {error}")))?;
     let mut size = 0u64;
     while let Some(chunk) = response.chunk().await.map_err(failed)? {
         size = size.saturating_add(chunk.len() as u64);
@@ -78,7 +79,12 @@ async fn download(service: &Service, url: &str, most: u64) -> Result<File, Refus
 }
 
 /// Checks the archive, then sends its files. In: the zip and what should be in it; an empty manifest checks nothing.
-fn read(mut zip: File, most: u64, manifest: &[AssetFile], parts: &mpsc::Sender<Part>) -> Result<usize, String> {
+fn read(
+    mut zip: File,
+    most: u64,
+    manifest: &[AssetFile],
+    parts: &mpsc::Sender<Part>,
+) -> Result<usize, String> {
     zip.rewind().map_err(|error| error.to_string())?;
     let (mut archive, entries) = check::check(zip, most)?;
     let listed = |name: &str| manifest.iter().find(|file| file.name == name);

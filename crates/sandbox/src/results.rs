@@ -53,7 +53,9 @@ impl Agent<'_> {
             }
             (Err(why), _) => self.emit.fail(step, why, Value::Null).await?,
         }
-        posted.map_err(|why| Failure::new("sandbox_results", format!("the run's files could not be saved: {why}")))
+        posted.map_err(|why| {
+            Failure::new("sandbox_results", format!("the run's files could not be saved: {why}"))
+        })
     }
 
     async fn collect(&mut self) -> Result<(Vec<Collected>, Vec<String>), Failure> {
@@ -61,7 +63,10 @@ impl Agent<'_> {
         let mut files: Vec<Collected> = Vec::new();
         let mut left = Vec::new();
         let mut open: Option<(String, Collected, Sha256)> = None;
-        self.room.say(&Ask::Collect { max_files: MAX_FILES }, &[]).await.map_err(|error| gone(error.to_string()))?;
+        self.room
+            .say(&Ask::Collect { max_files: MAX_FILES }, &[])
+            .await
+            .map_err(|error| gone(error.to_string()))?;
         loop {
             let (answer, bytes) = self.room.hear().await.map_err(|error| gone(error.to_string()))?;
             match answer {
@@ -86,14 +91,22 @@ impl Agent<'_> {
         }
     }
 
-    fn keep(&self, path: String, file: Collected, hash: Sha256, files: &mut Vec<Collected>, left: &mut Vec<String>) {
+    fn keep(
+        &self,
+        path: String,
+        file: Collected,
+        hash: Sha256,
+        files: &mut Vec<Collected>,
+        left: &mut Vec<String>,
+    ) {
         let most = self.service.limits.max_file_bytes;
         if file.size > most {
             left.push(format!("{path}: it has more than {most} bytes"));
             return;
         }
         let sha256: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-        let same = |given: &AssetFile| given.sha256 == sha256 && (given.name == path || given.name == file.name);
+        let same =
+            |given: &AssetFile| given.sha256 == sha256 && (given.name == path || given.name == file.name);
         if !self.given.iter().any(same) {
             files.push(file);
         }
@@ -119,7 +132,8 @@ impl Agent<'_> {
                 Ok(response) => {
                     let status = response.status();
                     let said: Value = response.json().await.unwrap_or_default();
-                    let said = said["detail"].as_str().map(|detail| format!(": {detail}")).unwrap_or_default();
+                    let said =
+                        said["detail"].as_str().map(|detail| format!(": {detail}")).unwrap_or_default();
                     why = format!("the answer has status {}{said}", status.as_u16());
                     // What was refused stays refused; what broke off has stored nothing and may be sent again.
                     if !status.is_server_error() {

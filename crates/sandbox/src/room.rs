@@ -89,7 +89,9 @@ impl Room {
             Ok(Ok((Answer::Failed { message }, _))) => return Err(RoomError::Setup(message)),
             Ok(Ok(_)) => return Err(RoomError::Setup("it answers what was not asked".into())),
             Ok(Err(error)) => return Err(RoomError::Setup(room.last_words(&error).await)),
-            Err(_) => return Err(RoomError::Setup(format!("it was not ready within {} s", OPENING.as_secs()))),
+            Err(_) => {
+                return Err(RoomError::Setup(format!("it was not ready within {} s", OPENING.as_secs())));
+            }
         }
         Ok(room)
     }

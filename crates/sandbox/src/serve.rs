@@ -87,7 +87,8 @@ impl Sandbox {
         };
         crate::room::sweep(&rooms.folder);
         let isolation = layers::inspect(&rooms, options.bubblewrap, &options.allow_missing).await;
-        let places = usize::try_from(limits.sandbox_concurrency).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
+        let places =
+            usize::try_from(limits.sandbox_concurrency).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
         Ok(Self(Arc::new(Service {
             client: upstream::http::client()?,
             limits: options.limits,
@@ -106,7 +107,11 @@ impl Sandbox {
     }
 
     /// Serves until `stop`, then ends what runs.
-    pub async fn run(self, listener: TcpListener, stop: impl Future<Output = ()> + Send + 'static) -> io::Result<()> {
+    pub async fn run(
+        self,
+        listener: TcpListener,
+        stop: impl Future<Output = ()> + Send + 'static,
+    ) -> io::Result<()> {
         let router = Router::new()
             .route("/stream", post(stream_run))
             .route("/healthz", get(async || "ok"))

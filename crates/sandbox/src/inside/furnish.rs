@@ -15,8 +15,7 @@ use super::{WORKSPACE, doing};
 use crate::frame::Setup;
 
 /// Folders of the system that every program may need.
-pub const SYSTEM: [&str; 8] =
-    ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store"];
+pub const SYSTEM: [&str; 8] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store"];
 /// Of `/etc` only what tells programs where the system's parts are.
 pub const ETC: [&str; 5] =
     ["/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/localtime"];
@@ -44,7 +43,8 @@ pub fn furnish(setup: &Setup) -> Result<(), String> {
     for path in hidden(setup) {
         let over = within(&path);
         let flags = QUIET | MsFlags::MS_RDONLY;
-        mount(Some("tmpfs"), &over, Some("tmpfs"), flags, Some("size=0")).map_err(doing("hiding a folder"))?;
+        mount(Some("tmpfs"), &over, Some("tmpfs"), flags, Some("size=0"))
+            .map_err(doing("hiding a folder"))?;
     }
     proc_and_devices()?;
     for folder in ["root", "tmp", "dev/shm"] {
@@ -186,12 +186,8 @@ fn enter_root() -> Result<(), String> {
 
 /// Asks the kernel over netlink to switch the room's loopback device on.
 fn loopback_up() -> nix::Result<()> {
-    let link = socket(
-        AddressFamily::Netlink,
-        SockType::Raw,
-        SockFlag::SOCK_CLOEXEC,
-        SockProtocol::NetlinkRoute,
-    )?;
+    let link =
+        socket(AddressFamily::Netlink, SockType::Raw, SockFlag::SOCK_CLOEXEC, SockProtocol::NetlinkRoute)?;
     // A header (length, RTM_NEWLINK, REQUEST, sequence, port), then an ifinfomsg: device 1, IFF_UP of IFF_UP.
     let mut message = Vec::with_capacity(32);
     message.extend_from_slice(&32u32.to_ne_bytes());

@@ -1,8 +1,8 @@
 //! The shared backend: PostgreSQL, under a role that row level security holds for.
 
 mod agents;
-mod approvals;
 mod appends;
+mod approvals;
 mod audit;
 mod branches;
 mod conversations;
