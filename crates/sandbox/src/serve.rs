@@ -84,6 +84,7 @@ impl Sandbox {
             hide: options.hide.iter().map(|path| path.to_string_lossy().into_owned()).collect(),
             without: options.without,
             folder: Arc::new(crate::room::bare_base()),
+            tasks: options.tasks.clone(),
         };
         crate::room::sweep(&rooms.folder);
         let isolation = layers::inspect(&rooms, options.bubblewrap, &options.allow_missing).await;
