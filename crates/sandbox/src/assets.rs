@@ -48,9 +48,8 @@ pub async fn unpack(service: &Service, room: &mut Room, assets: &Assets) -> Resu
     let reading = service.tasks.spawn_blocking(move || read(zip, most, &manifest, &sender));
     while let Some(part) = parts.recv().await {
         let ask = Ask::Put { path: part.path, append: part.append, executable: false };
-        match room.ask(&ask, &part.bytes).await? {
-            (Answer::Failed { message }, _) => return Err(Refused::Room(message)),
-            _ => {}
+        if let (Answer::Failed { message }, _) = room.ask(&ask, &part.bytes).await? {
+            return Err(Refused::Room(message));
         }
     }
     reading.await.map_err(|error| Refused::Room(error.to_string()))?.map_err(Refused::Zip)

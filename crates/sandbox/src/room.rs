@@ -12,6 +12,7 @@ use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
+use tokio_util::task::TaskTracker;
 
 use crate::Layer;
 use crate::frame::{self, Answer, Ask, Kind, RoomLimits, Setup, Step};
@@ -19,8 +20,8 @@ use crate::inside::{NOBODY, SUBCOMMAND};
 
 /// A room that is not ready by then never will be.
 const OPENING: Duration = Duration::from_secs(10);
-/// The kernel ends a room's processes in a fraction of this.
-const CLOSING: Duration = Duration::from_secs(2);
+/// A room ends in a fraction of this.
+const CLOSING: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone)]
 pub struct RoomSettings {
@@ -32,6 +33,8 @@ pub struct RoomSettings {
     pub without: Vec<Layer>,
     /// Where rooms without namespaces have their folders.
     pub folder: Arc<PathBuf>,
+    /// Rooms that are dropped are ended here.
+    pub tasks: TaskTracker,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -43,12 +46,18 @@ pub enum RoomError {
 }
 
 pub struct Room {
-    child: Child,
-    stdin: Option<ChildStdin>,
-    stdout: BufReader<ChildStdout>,
+    /// `None` when it was closed.
+    open: Option<Open>,
     pub layers: Vec<Layer>,
+    tasks: TaskTracker,
+}
+
+struct Open {
+    child: Child,
+    stdin: ChildStdin,
+    stdout: BufReader<ChildStdout>,
     /// The folder of a room that has no root of its own.
-    folder: Option<TempDir>,
+    _folder: Option<TempDir>,
 }
 
 impl Room {
@@ -76,14 +85,13 @@ impl Room {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            // Without namespaces the first process must end the others before it goes, and does when we are gone.
-            .kill_on_drop(folder.is_none())
             .spawn()
             .map_err(setup_error)?;
         let missing = || RoomError::Setup("it has no pipes".into());
-        let stdin = Some(child.stdin.take().ok_or_else(missing)?);
+        let stdin = child.stdin.take().ok_or_else(missing)?;
         let stdout = BufReader::new(child.stdout.take().ok_or_else(missing)?);
-        let mut room = Self { child, stdin, stdout, layers: Vec::new(), folder };
+        let open = Some(Open { child, stdin, stdout, _folder: folder });
+        let mut room = Self { open, layers: Vec::new(), tasks: settings.tasks.clone() };
         match timeout(OPENING, room.hear()).await {
             Ok(Ok((Answer::Ready { layers }, _))) => room.layers = layers,
             Ok(Ok((Answer::Failed { message }, _))) => return Err(RoomError::Setup(message)),
@@ -96,10 +104,14 @@ impl Room {
         Ok(room)
     }
 
+    fn opened(&mut self) -> io::Result<&mut Open> {
+        self.open.as_mut().ok_or_else(|| io::ErrorKind::BrokenPipe.into())
+    }
+
     /// What the ended process wrote to its standard error.
     async fn last_words(&mut self, error: &io::Error) -> String {
         let mut words = String::new();
-        if let Some(stderr) = self.child.stderr.take() {
+        if let Some(stderr) = self.opened().ok().and_then(|open| open.child.stderr.take()) {
             let _ = timeout(CLOSING, stderr.take(2000).read_to_string(&mut words)).await;
         }
         if words.trim().is_empty() { error.to_string() } else { words.trim().to_owned() }
@@ -111,37 +123,53 @@ impl Room {
     }
 
     pub async fn say(&mut self, ask: &Ask, payload: &[u8]) -> Result<(), RoomError> {
-        let stdin = self.stdin.as_mut().ok_or(io::Error::from(io::ErrorKind::BrokenPipe))?;
+        let stdin = &mut self.opened()?.stdin;
         stdin.write_all(&frame::head(ask, payload.len())?).await?;
         stdin.write_all(payload).await?;
         Ok(stdin.flush().await?)
     }
 
     pub async fn hear(&mut self) -> io::Result<(Answer, Vec<u8>)> {
+        let stdout = &mut self.opened()?.stdout;
         let mut line = Vec::new();
-        if (&mut self.stdout).take(1024 * 1024).read_until(b'\n', &mut line).await? == 0 {
+        if (&mut *stdout).take(1024 * 1024).read_until(b'\n', &mut line).await? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         let (answer, len) = frame::parse_head(&line)?;
         let mut payload = vec![0; len];
-        self.stdout.read_exact(&mut payload).await?;
+        stdout.read_exact(&mut payload).await?;
         Ok((answer, payload))
     }
 
     /// Ends the room and waits until it is gone.
     pub async fn close(mut self) {
-        drop(self.stdin.take());
-        if self.folder.is_none() {
-            let _ = self.child.start_kill();
+        if let Some(open) = self.open.take() {
+            open.end().await;
         }
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        if let Some(open) = self.open.take() {
+            self.tasks.spawn(open.end());
+        }
+    }
+}
+
+impl Open {
+    /// When its input is over the room's first process goes, and with it, by the kernel or by its own hand, all others;
+    /// then its parent, which is our child. So each is waited for by its own parent. What does not go is ended.
+    async fn end(mut self) {
+        drop(self.stdin);
         let gone = async {
-            let _ = self.child.wait().await;
-            // The room's first process holds the other end until it is gone.
             let _ = tokio::io::copy(&mut self.stdout, &mut tokio::io::sink()).await;
+            self.child.wait().await
         };
         if timeout(CLOSING, gone).await.is_err() {
+            tracing::warn!("a sandbox room did not end by itself");
             let _ = self.child.start_kill();
-            tracing::error!("a sandbox room did not end in time");
+            let _ = self.child.wait().await;
         }
     }
 }

@@ -84,6 +84,7 @@ impl Sandbox {
             hide: options.hide.iter().map(|path| path.to_string_lossy().into_owned()).collect(),
             without: options.without,
             folder: Arc::new(crate::room::bare_base()),
+            tasks: options.tasks.clone(),
         };
         crate::room::sweep(&rooms.folder);
         let isolation = layers::inspect(&rooms, options.bubblewrap, &options.allow_missing).await;
@@ -169,7 +170,7 @@ async fn stream_run(State(service): State<Arc<Service>>, request: Request) -> Re
             _ = task.run(envelope, &emitter) => {}
         }
     });
-    let mut response = Body::from_stream(stream::unfold(lines, |lines| next_line(lines))).into_response();
+    let mut response = Body::from_stream(stream::unfold(lines, next_line)).into_response();
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"));
     response
 }

@@ -8,7 +8,7 @@ use landlock::{
     RulesetCreatedAttr as _, RulesetError, RulesetStatus, Scope, path_beneath_rules,
 };
 use nix::sys::prctl;
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
 use nix::unistd::geteuid;
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
@@ -40,16 +40,18 @@ pub fn confine(setup: &Setup) -> Result<Vec<Layer>, String> {
 }
 
 fn limits(limits: &RoomLimits, bare: bool) -> nix::Result<()> {
-    // Two are ours. Without a namespace the kernel counts all that the user runs: there this is a last bound, and
-    // the room's own number is watched.
-    let others = if bare { usage::running_as(geteuid()).saturating_mul(2).saturating_add(64) } else { 0 };
-    let processes = limits.processes.saturating_add(others).saturating_add(2);
+    // A last bound, a little above the number that is watched: what passes that is ended and told, where the kernel
+    // would only refuse. Without a namespace the kernel counts all that the user runs.
+    let others = if bare { usage::running_as(geteuid()).saturating_mul(2) } else { 0 };
+    let processes = (limits.processes + limits.processes / 4).saturating_add(others + 8);
+    // A room's own disk has its size.
+    let file = if bare { limits.disk_bytes } else { RLIM_INFINITY };
     for (resource, limit) in [
         (Resource::RLIMIT_CORE, 0),
         (Resource::RLIMIT_CPU, limits.cpu_seconds),
         // Of private memory that can be written. Address space alone costs nothing, and runtimes reserve much.
         (Resource::RLIMIT_DATA, limits.memory_bytes),
-        (Resource::RLIMIT_FSIZE, limits.disk_bytes),
+        (Resource::RLIMIT_FSIZE, file),
         (Resource::RLIMIT_NPROC, processes),
         (Resource::RLIMIT_NOFILE, OPEN_FILES),
         (Resource::RLIMIT_MEMLOCK, 64 * 1024),
@@ -87,8 +89,9 @@ fn paths(kind: &Kind) -> Result<bool, RulesetError> {
     let devices = ["null", "zero", "full", "random", "urandom", "tty"].map(|name| format!("/dev/{name}"));
     let (readable, writable): (Vec<&Path>, Vec<&Path>) = match kind {
         Kind::Bare(folder) => {
-            let system = furnish::SYSTEM.iter().chain(&furnish::ETC).map(Path::new).collect();
-            (system, vec![Path::new(folder)])
+            // In `/proc` we see whom to end. Other processes' secrets there are kept from us by Landlock, too.
+            let system = furnish::SYSTEM.iter().chain(&furnish::ETC).chain(&["/proc"]).map(Path::new);
+            (system.collect(), vec![Path::new(folder)])
         }
         Kind::Own | Kind::Bubblewrap => {
             (vec![Path::new("/")], ["/root", "/tmp", "/dev/shm"].map(Path::new).to_vec())

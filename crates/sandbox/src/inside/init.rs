@@ -167,8 +167,8 @@ impl Init {
             text
         } else if used.memory_bytes > limits.memory_bytes {
             format!("more than {} bytes of memory were used (SANDBOX_MEMORY_BYTES)", limits.memory_bytes)
-        } else if used.tasks >= limits.processes {
-            format!("{} processes were running, as many as may (SANDBOX_PROCESSES)", limits.processes)
+        } else if used.tasks > limits.processes {
+            format!("more than {} processes were running (SANDBOX_PROCESSES)", limits.processes)
         } else if self.is_full() {
             format!("more than {} bytes of disk were used (SANDBOX_DISK_BYTES)", limits.disk_bytes)
         } else {

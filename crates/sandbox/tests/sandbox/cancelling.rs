@@ -25,7 +25,7 @@ async fn dropped(world: &World, message: &str, phase: &'static str) {
     let rooms = descendants(world.sandbox.pid());
     drop(response);
     let since = Instant::now();
-    until("the room is gone", || descendants(world.sandbox.pid()).is_empty()).await;
+    until(&format!("{phase}: the room is gone"), || descendants(world.sandbox.pid()).is_empty()).await;
     assert!(since.elapsed() < Duration::from_secs(2), "{phase}: {:?}", since.elapsed());
     let left: Vec<_> =
         rooms.iter().filter(|pid| std::path::Path::new(&format!("/proc/{pid}")).exists()).collect();

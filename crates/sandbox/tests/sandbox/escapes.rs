@@ -121,7 +121,7 @@ fn shell_probes(secret: &str, port: u16, pid: u32) -> Vec<String> {
         escaped("grep -E 'Cap(Prm|Eff|Amb|Inh):.*[1-9a-f]' /proc/self/status"),
         escaped("grep -E 'NoNewPrivs:.*0|Seccomp:.*0' /proc/self/status"),
         escaped("su -c true nobody || sudo -n true || passwd -d root"),
-        escaped("ulimit -u 100000 || ulimit -d unlimited || ulimit -f unlimited"),
+        escaped("ulimit -u 100000 || ulimit -d unlimited || ulimit -n 1000000"),
         escaped("ls -l /proc/self/fd | grep -v -e 'null$' -e pipe -e /proc -e total | grep ."),
         escaped(
             "find / -xdev -writable -not -path '/root*' -not -path '/tmp*' -not -path '/proc*' -not -path '/dev/*' \
@@ -238,7 +238,8 @@ async fn landlock_and_seccomp_alone_keep_files_and_network_out_of_reach() {
             escaped(&format!("echo x > {secret}")),
             escaped(&format!("touch {secret}2")),
             escaped("cat /etc/passwd /etc/shadow"),
-            escaped("cat /proc/self/environ"),
+            escaped("grep -la CANARY /proc/*/environ 2>/dev/null"),
+            escaped(&format!("cat /proc/{}/maps || ls /proc/{}/cwd/", world.sandbox.pid(), world.sandbox.pid())),
             escaped("ls / /root /home"),
             escaped("touch /tmp/x"),
             escaped(&format!("kill -0 {}", std::process::id())),

@@ -105,6 +105,17 @@ impl Service {
         Self { child, url, line }
     }
 
+    /// A sandbox of somebody else's, once it listens.
+    pub fn other(child: Child, port: u16) -> Self {
+        for _ in 0..500 {
+            if std::net::TcpStream::connect(("127.0.0.1", port)).is_ok() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Self { child, url: format!("http://127.0.0.1:{port}"), line: String::new() }
+    }
+
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -287,67 +298,63 @@ async fn results(
 async fn completions(State((told, _)): Here, headers: HeaderMap, Json(asked): Json<Value>) -> Response {
     let run = headers["authorization"].to_str().unwrap().trim_start_matches("Bearer ").to_owned();
     arrive(&told, "model").await;
-    let frames = answer(&asked);
+    let reply = answer(&asked);
+    let streamed = asked["stream"] == true;
     told.lock().asked.entry(run).or_default().push(asked);
-    match frames {
-        Some(frames) => ([("content-type", "text/event-stream")], Body::from(frames)).into_response(),
-        None => {
-            (StatusCode::BAD_GATEWAY, Json(json!({ "error": { "message": "the model failed as asked" } })))
-                .into_response()
-        }
+    let Some((words, calls)) = reply else {
+        let error = json!({ "error": { "message": "the model failed as asked" } });
+        return (StatusCode::BAD_GATEWAY, Json(error)).into_response();
+    };
+    if !streamed {
+        let message = json!({ "role": "assistant", "content": words.concat(), "tool_calls": calls });
+        return Json(json!({ "choices": [{ "index": 0, "message": message }] })).into_response();
     }
-}
-
-/// The model: does what the last user message says, one order a line, one round each, then says `done`.
-fn answer(asked: &Value) -> Option<String> {
-    let messages = asked["messages"].as_array()?;
-    let last = messages.iter().rposition(|message| message["role"] == "user")?;
-    let text = messages[last]["content"].as_str()?;
-    let round = messages[last..].iter().filter(|message| message["role"] == "assistant").count();
-    let rounds: Vec<&str> = text.split("\nthen ").collect();
     let mut frames = String::new();
     let mut send = |delta: Value, finish: Option<&str>| {
         let chunk = json!({ "choices": [{ "index": 0, "delta": delta, "finish_reason": finish }] });
         frames.push_str(&format!("data: {chunk}\n\n"));
     };
-    let Some(order) = rounds.get(round).filter(|_| text != "hello") else {
-        for word in ["All ", "is ", "done."] {
-            send(json!({ "content": word }), None);
-        }
-        send(json!({}), Some("stop"));
-        return Some(frames + "data: [DONE]\n\n");
-    };
-    let call = |name: &str, args: Value| {
-        json!({ "tool_calls": [{ "index": 0, "id": format!("call_{round}"), "type": "function",
-            "function": { "name": name, "arguments": args.to_string() } }] })
+    for word in &words {
+        send(json!({ "content": word }), None);
+    }
+    if let Some(calls) = &calls {
+        send(json!({ "tool_calls": calls }), None);
+    }
+    send(json!({}), Some(if calls.is_some() { "tool_calls" } else { "stop" }));
+    frames.push_str("data: [DONE]\n\n");
+    ([("content-type", "text/event-stream")], Body::from(frames)).into_response()
+}
+
+/// The model: does what the last user message says, one order a round, then says that all is done.
+fn answer(asked: &Value) -> Option<(Vec<String>, Option<Value>)> {
+    let messages = asked["messages"].as_array()?;
+    let last = messages.iter().rposition(|message| message["role"] == "user")?;
+    let text = messages[last]["content"].as_str()?;
+    let round = messages[last..].iter().filter(|message| message["role"] == "assistant").count();
+    let orders: Vec<&str> = text.split("\nthen ").collect();
+    let Some(order) = orders.get(round).filter(|_| text != "hello") else {
+        return Some((["All ", "is ", "done."].map(str::to_owned).to_vec(), None));
     };
     let (word, rest) = order.split_once(' ').unwrap_or((order, ""));
-    let delta = match word {
-        "run" => call("shell", json!({ "command": rest })),
-        "read" => call("read_file", json!({ "path": rest })),
-        "list" => call("list_files", json!({})),
+    let (name, args) = match word {
+        "run" => ("shell", json!({ "command": rest })),
+        "read" => ("read_file", json!({ "path": rest })),
+        "list" => ("list_files", json!({})),
         "write" => {
             let (path, content) = rest.split_once(": ").unwrap();
-            call("write_file", json!({ "path": path, "content": content }))
+            ("write_file", json!({ "path": path, "content": content }))
         }
         "call" => {
             let (name, args) = rest.split_once(' ').unwrap();
-            call(name, serde_json::from_str(args).unwrap())
+            (name, serde_json::from_str(args).unwrap())
         }
-        "plan" => {
-            send(json!({ "content": "1. Look.\n2. Do.\n3. Check." }), Some("stop"));
-            return Some(frames);
-        }
+        "plan" => return Some((vec!["1. Look.\n2. Do.\n3. Check.".into()], None)),
         "fail" => return None,
-        _ => {
-            send(json!({ "content": order }), Some("stop"));
-            return Some(frames);
-        }
+        _ => return Some((vec![(*order).to_owned()], None)),
     };
-    send(json!({ "content": "I will. " }), None);
-    send(delta, None);
-    send(json!({}), Some("tool_calls"));
-    Some(frames)
+    let call = json!([{ "index": 0, "id": format!("call_{round}"), "type": "function",
+        "function": { "name": name, "arguments": args.to_string() } }]);
+    Some((vec!["I will. ".into()], Some(call)))
 }
 
 /// Until `holds`, for at most ten seconds.
