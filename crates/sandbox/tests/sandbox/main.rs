@@ -2,6 +2,13 @@
 //! its limits, its end.
 
 #![cfg(target_os = "linux")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test that cannot go on has failed"
+)]
+#![expect(clippy::disallowed_methods, reason = "what a test starts ends with it")]
 
 mod world;
 

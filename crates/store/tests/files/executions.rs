@@ -61,9 +61,9 @@ async fn an_execution_runs_once_outside_any_conversation(store: TestStore) {
         ..store.settlement("", events(3, 3))
     };
     let settled = store.settle_turn(&held, &settlement).await.unwrap();
-    assert_eq!((settled.status, settled.assistant_message), (RunStatus::Succeeded, None));
+    assert_eq!((settled.run.status, settled.run.assistant_message), (RunStatus::Succeeded, None));
     let execution = store.get_execution(&bob, new.id).await.unwrap();
-    assert_eq!((execution.id, execution.run), (new.id, settled));
+    assert_eq!((execution.id, execution.run), (new.id, settled.run));
     assert_eq!((execution.response.as_deref(), execution.files), (Some("done \u{1d306}"), kept));
     assert_eq!(store.read_log(&bob, run.id, 0, 1000).await.unwrap().entries.len(), 2);
     assert_eq!(store.listed(&bob, bag).await.len(), 3);

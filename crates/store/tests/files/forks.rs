@@ -54,7 +54,7 @@ async fn turn_with_files(store: &TestStore, scope: &Scope, id: Uuid, n: u32) -> 
     let content = vec![step, block(&made), text];
     let assistant = settlement.assistant.map(|said| NewMessage { content, ..said });
     let run = store.settle_turn(&held, &Settlement { assistant, ..settlement }).await.unwrap();
-    (mine, made, run.assistant_message.unwrap())
+    (mine, made, run.run.assistant_message.unwrap())
 }
 
 async fn fork(store: &TestStore, scope: &Scope, id: Uuid, through: Uuid) -> (Uuid, Vec<(Uuid, Uuid)>) {

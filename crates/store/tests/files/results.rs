@@ -122,7 +122,7 @@ async fn a_run_is_not_settled_before_its_files_are_in_its_log(store: TestStore) 
         assert_eq!(fails(store.settle_turn(&other, &blind).await), "lost");
         store.append_events(&held, &events(1, 1)).await.unwrap();
         let settlement = Settlement { status, ..store.settlement("done", events(2, 2)) };
-        assert_eq!(store.settle_turn(&held, &settlement).await.unwrap().status, status);
+        assert_eq!(store.settle_turn(&held, &settlement).await.unwrap().run.status, status);
         assert_eq!(fails(store.settle_turn(&held, &blind).await), "lost");
     }
     // Without files there is nothing to wait for.

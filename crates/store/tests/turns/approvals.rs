@@ -62,7 +62,7 @@ async fn usage_is_counted_with_the_fence(store: TestStore) {
     let mut settlement = store.settlement("Hello.", events(1, 2));
     settlement.usage = Usage { input_tokens: 1, output_tokens: 1 };
     let settled = store.settle_turn(&held, &settlement).await.unwrap();
-    assert_eq!(settled.usage, Usage { input_tokens: 15, output_tokens: 7 });
+    assert_eq!(settled.run.usage, Usage { input_tokens: 15, output_tokens: 7 });
     let thread = store.get_thread(&scope, run.conversation.unwrap(), None.into()).await.unwrap();
     assert_eq!(thread.conversation.total_tokens, 22);
     assert!(matches!(store.count_usage(&held, used).await, Err(StoreError::Lost)));
