@@ -73,14 +73,15 @@ pub async fn config(
     let token = authorization(&headers).and_then(bearer).ok_or_else(refused)?;
     let (grant, dispatch) = run_of(&app, (&workspace, &run), GrantKind::Config, token).await?;
     let gateway = Grant { kind: GrantKind::Model, ..grant }.seal(&app.secret);
-    let model = dispatch.turn.model.or_else(|| dispatch.conversation.and_then(|thread| thread.model));
+    let held = Held { workspace: grant.workspace, lease: Lease { run: grant.run, fence: grant.fence } };
+    let model = app.turns.model_of(&held, &dispatch).await?;
     Ok(axum::Json(json!({
         "session_id": grant.run,
         "chat_id": dispatch.run.conversation,
         "model": {
             "base_url": format!("{}/v1", app.public_url),
             "api_key": gateway,
-            "model": model.unwrap_or_else(|| "demo/assistant".into()),
+            "model": model,
         },
         "assets": assets(&app, &grant, &dispatch.files),
         "skills": [],

@@ -49,19 +49,37 @@ impl Turns {
         }
     }
 
-    /// The conversation's model, else its agent's, else the workspace's.
+    /// The model that a run's sandbox is to use.
+    pub async fn model_of(&self, held: &Held, dispatch: &Dispatch) -> Result<String, TurnError> {
+        let agent = self.agent_of(held, dispatch).await?;
+        match self.chosen(held, dispatch, agent.as_ref()).await? {
+            Some(chosen) => Ok(chosen),
+            None => Ok(self.inner.models.default_model().await),
+        }
+    }
+
     pub(super) async fn chosen_model(
         &self,
         log: &RunLog,
         dispatch: &Dispatch,
         agent: Option<&Agent>,
     ) -> Result<Option<String>, TurnError> {
-        let own = dispatch.conversation.as_ref().and_then(|thread| thread.model.clone());
-        if let Some(chosen) = own.or_else(|| agent.and_then(|agent| agent.settings.model.clone())) {
-            return Ok(Some(chosen));
+        retry(log.live(), || self.chosen(&log.held, dispatch, agent)).await
+    }
+
+    /// The turn's and so the conversation's model, else its agent's, else the workspace's.
+    async fn chosen(
+        &self,
+        held: &Held,
+        dispatch: &Dispatch,
+        agent: Option<&Agent>,
+    ) -> Result<Option<String>, StoreError> {
+        let kept = dispatch.conversation.as_ref().and_then(|thread| thread.model.clone());
+        let own = dispatch.turn.model.clone().or(kept);
+        match own.or_else(|| agent.and_then(|agent| agent.settings.model.clone())) {
+            Some(chosen) => Ok(Some(chosen)),
+            None => self.inner.store.get_workspace_model(&own_scope(held)).await,
         }
-        let scope = own_scope(&log.held);
-        retry(log.live(), || self.inner.store.get_workspace_model(&scope)).await
     }
 
     /// The tools that an agent has; without one those that change nothing.

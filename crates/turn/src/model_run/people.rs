@@ -34,6 +34,11 @@ impl ModelRun<'_> {
         if asked.is_empty() {
             return Ok(asked);
         }
+        if self.used != Usage::default() {
+            // Whoever may go on with the run knows only what is stored.
+            let used = std::mem::take(&mut self.used);
+            retry(self.log.live(), || inner.store.count_usage(&self.log.held, used)).await?;
+        }
         retry(self.log.live(), || inner.store.add_approvals(&self.log.held, &asked)).await?;
         point!("approvals.kept");
         self.tell_people(&asked).await?;
@@ -51,11 +56,6 @@ impl ModelRun<'_> {
     /// Waits until every call is decided on, and makes those that may be.
     pub(super) async fn hear_people(&mut self, round: u32, mut open: Vec<Approval>) -> Result<(), Halt> {
         let store = &self.turns.inner.store;
-        if !open.is_empty() && self.used != Usage::default() {
-            // Whoever may go on with the run knows only what is stored.
-            let used = std::mem::take(&mut self.used);
-            retry(self.log.live(), || store.count_usage(&self.log.held, used)).await?;
-        }
         let (workspace, run) = (self.log.held.workspace, self.log.held.lease.run);
         while !open.is_empty() {
             let mut known = retry(self.log.live(), || store.list_approvals(workspace, run)).await?;
