@@ -55,11 +55,12 @@ impl Agent<'_> {
             let said = self.ask_model(thread.clone(), tools, told).await?;
             if said.calls.is_empty() {
                 self.plan.finish(self.emit).await?;
-                if round > 0 {
-                    self.hand_in().await?;
-                }
+                let posted = round > 0 && self.hand_in().await?;
                 if pending {
                     self.tell(&said.text).await?;
+                } else if posted && self.takes_deltas() {
+                    // Files that came up while it spoke stand below its words now: those are not to be said again.
+                    return Ok(String::new());
                 }
                 return Ok(said.text);
             }
@@ -133,7 +134,12 @@ impl Agent<'_> {
         self.envelope.accepts.iter().any(|kind| kind == "delta")
     }
 
-    async fn ask_model(&self, messages: Vec<Said>, tools: Vec<ToolSpec>, told: Told) -> Result<Gathered, Failure> {
+    async fn ask_model(
+        &self,
+        messages: Vec<Said>,
+        tools: Vec<ToolSpec>,
+        told: Told,
+    ) -> Result<Gathered, Failure> {
         let prompt = Prompt { system: self.system.clone(), messages };
         let ask = Ask { model: self.model.model.clone(), prompt, tools, ..Ask::default() };
         let mut stream = self.gateway()?.stream(ask);
@@ -176,8 +182,9 @@ impl Agent<'_> {
             backoff: Duration::ZERO,
         };
         let (base, key) = (Some(self.model.base_url.as_str()), Some(self.model.api_key.clone()));
-        OpenAi::new(base, key, self.service.client.clone(), limits)
-            .map_err(|_| Failure::new("sandbox_config", "the gateway's address in the configuration is not a URL"))
+        OpenAi::new(base, key, self.service.client.clone(), limits).map_err(|_| {
+            Failure::new("sandbox_config", "the gateway's address in the configuration is not a URL")
+        })
     }
 }
 
@@ -186,7 +193,9 @@ fn fit(thread: &mut [Said], budget: usize) {
     const LEFT_OUT: &str = "[left out: the conversation is too long]";
     let size = |said: &Said| match said {
         Said::User(text) => text.len(),
-        Said::Assistant { text, calls } => text.len() + calls.iter().map(|call| call.args.len()).sum::<usize>(),
+        Said::Assistant { text, calls } => {
+            text.len() + calls.iter().map(|call| call.args.len()).sum::<usize>()
+        }
         Said::Answers(answers) => answers.iter().map(|answer: &Answer| answer.text.len()).sum(),
     };
     let mut total: usize = thread.iter().map(size).sum();

@@ -83,7 +83,8 @@ impl Emitter {
 
     async fn end(&self, step: Step, status: &str, result: Value, error: Option<&str>) -> Result<(), Closed> {
         let took = u64::try_from(step.began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let mut line = json!({ "type": "step", "id": step.id, "name": step.name, "status": status, "durationMs": took });
+        let mut line =
+            json!({ "type": "step", "id": step.id, "name": step.name, "status": status, "durationMs": took });
         if !result.is_null() {
             line["result"] = shown(result, 0);
         }

@@ -73,16 +73,33 @@ pub enum Ask {
 #[serde(tag = "answer", rename_all = "snake_case")]
 pub enum Answer {
     /// The room is shut; these layers hold.
-    Ready { layers: Vec<crate::Layer> },
+    Ready {
+        layers: Vec<crate::Layer>,
+    },
     Done,
-    Failed { message: String },
+    Failed {
+        message: String,
+    },
     /// A program's end, with its output.
-    Ended { code: Option<i32>, signal: Option<i32>, limit: Option<String> },
+    Ended {
+        code: Option<i32>,
+        signal: Option<i32>,
+        limit: Option<String>,
+    },
     /// Part of a file of `assets/`; `whole` is its size.
-    Part { path: String, whole: u64 },
+    Part {
+        path: String,
+        whole: u64,
+    },
     /// What was not collected, and why.
-    Left { path: String, why: String },
+    Left {
+        path: String,
+        why: String,
+    },
 }
+
+/// The list of a folder in which there is none.
+pub const NO_FILES: &str = "There are no files.";
 
 #[derive(Serialize, Deserialize)]
 struct Head<T> {

@@ -63,7 +63,8 @@ impl Isolation {
             Kind::Own => "own namespaces",
             Kind::Bare(_) => "no namespaces",
         };
-        let names = |layers: &[Layer]| layers.iter().map(|layer| layer.as_str()).collect::<Vec<_>>().join(", ");
+        let names =
+            |layers: &[Layer]| layers.iter().map(|layer| layer.as_str()).collect::<Vec<_>>().join(", ");
         let missing = if self.missing.is_empty() {
             "nothing is missing".into()
         } else {
@@ -79,7 +80,11 @@ impl Isolation {
 pub struct Refused(pub String);
 
 /// Makes a room each way, the best first, until one holds.
-pub(crate) async fn inspect(settings: &RoomSettings, bubblewrap: bool, allowed: &[Layer]) -> Result<Isolation, Refused> {
+pub(crate) async fn inspect(
+    settings: &RoomSettings,
+    bubblewrap: bool,
+    allowed: &[Layer],
+) -> Result<Isolation, Refused> {
     let mut kinds = Vec::new();
     if !settings.without.contains(&Layer::Namespaces) {
         kinds.push(Kind::Own);

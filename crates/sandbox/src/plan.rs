@@ -22,7 +22,8 @@ impl Plan {
             let point = rest.strip_prefix(['.', ')']).filter(|_| rest.len() < line.len())?;
             Some(point.trim().to_owned()).filter(|point| !point.is_empty())
         };
-        let listed = |line: &&str| Some(line.strip_prefix("- ").or(line.strip_prefix("* "))?.trim().to_owned());
+        let listed =
+            |line: &&str| Some(line.strip_prefix("- ").or(line.strip_prefix("* "))?.trim().to_owned());
         let mut points: Vec<String> = lines.iter().filter_map(numbered).collect();
         if points.is_empty() {
             points = lines.iter().filter_map(listed).collect();

@@ -11,6 +11,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::runtime::Handle;
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
@@ -57,7 +58,7 @@ struct Open {
     stdin: ChildStdin,
     stdout: BufReader<ChildStdout>,
     /// The folder of a room that has no root of its own.
-    folder: Option<TempDir>,
+    _folder: Option<TempDir>,
 }
 
 impl Room {
@@ -90,14 +91,16 @@ impl Room {
         let missing = || RoomError::Setup("it has no pipes".into());
         let stdin = child.stdin.take().ok_or_else(missing)?;
         let stdout = BufReader::new(child.stdout.take().ok_or_else(missing)?);
-        let open = Some(Open { child, stdin, stdout, folder });
+        let open = Some(Open { child, stdin, stdout, _folder: folder });
         let mut room = Self { open, layers: Vec::new(), tasks: settings.tasks.clone() };
         match timeout(OPENING, room.hear()).await {
             Ok(Ok((Answer::Ready { layers }, _))) => room.layers = layers,
             Ok(Ok((Answer::Failed { message }, _))) => return Err(RoomError::Setup(message)),
             Ok(Ok(_)) => return Err(RoomError::Setup("it answers what was not asked".into())),
             Ok(Err(error)) => return Err(RoomError::Setup(room.last_words(&error).await)),
-            Err(_) => return Err(RoomError::Setup(format!("it was not ready within {} s", OPENING.as_secs()))),
+            Err(_) => {
+                return Err(RoomError::Setup(format!("it was not ready within {} s", OPENING.as_secs())));
+            }
         }
         Ok(room)
     }
@@ -149,8 +152,9 @@ impl Room {
 
 impl Drop for Room {
     fn drop(&mut self) {
-        if let Some(open) = self.open.take() {
-            self.tasks.spawn(open.end());
+        // Outside the runtime nobody is left to wait; the room ends by itself when its input does.
+        if let (Some(open), Ok(runtime)) = (self.open.take(), Handle::try_current()) {
+            self.tasks.spawn_on(open.end(), &runtime);
         }
     }
 }

@@ -19,7 +19,10 @@ use crate::tools::Toolbox;
 /// How a run ends without an answer.
 pub enum Failure {
     /// Told as the run's `error` line.
-    Error { code: &'static str, message: String },
+    Error {
+        code: &'static str,
+        message: String,
+    },
     Closed,
 }
 
@@ -41,7 +44,9 @@ impl Service {
         let longest = Duration::from_secs(self.limits.run_timeout_seconds);
         let ended = match tokio::time::timeout(longest, self.answer(&envelope, emit)).await {
             Ok(ended) => ended,
-            Err(_) => Err(Failure::new("run_timeout", format!("the run took longer than {} s", longest.as_secs()))),
+            Err(_) => {
+                Err(Failure::new("run_timeout", format!("the run took longer than {} s", longest.as_secs())))
+            }
         };
         match ended {
             Ok(message) => emit.result(&message).await,
@@ -51,17 +56,28 @@ impl Service {
     }
 
     async fn answer(&self, envelope: &Envelope, emit: &Emitter) -> Result<String, Failure> {
-        let isolation =
-            self.isolation.as_ref().map_err(|refused| Failure::new("sandbox_isolation", refused.to_string()))?;
+        let isolation = self
+            .isolation
+            .as_ref()
+            .map_err(|refused| Failure::new("sandbox_isolation", refused.to_string()))?;
         let _place = self.place(emit).await?;
-        let config = envelope::config(&self.client, envelope)
-            .await
-            .map_err(|why| Failure::new("sandbox_config", format!("the run's configuration could not be fetched: {why}")))?;
+        let config = self.config(envelope).await.map_err(|why| {
+            Failure::new("sandbox_config", format!("the run's configuration could not be fetched: {why}"))
+        })?;
         let mut room = self.room(&isolation.kind).await?;
         let ended = self.work(&mut room, envelope, config, emit).await;
         // The room is gone before anybody hears that the run is.
         room.close().await;
         ended
+    }
+
+    async fn config(&self, envelope: &Envelope) -> Result<Config, String> {
+        let mut config = envelope::config(&self.client, envelope).await?;
+        self.nearer(&mut config.model.base_url);
+        if let Some(assets) = &mut config.assets {
+            self.nearer(&mut assets.url);
+        }
+        Ok(config)
     }
 
     /// Waits for a free place, and says so where it has to.
@@ -77,7 +93,9 @@ impl Service {
     }
 
     async fn room(&self, kind: &Kind) -> Result<Room, Failure> {
-        Room::open(&self.rooms, kind).await.map_err(|error| Failure::new("sandbox_isolation", error.to_string()))
+        Room::open(&self.rooms, kind)
+            .await
+            .map_err(|error| Failure::new("sandbox_isolation", error.to_string()))
     }
 
     async fn work(
@@ -125,7 +143,7 @@ impl Service {
         let mut unpacked = assets::unpack(self, room, assets).await;
         if let Err(assets::Refused::Download(_)) = &unpacked {
             // The link may have run out, or the files have changed: once more, with a new one.
-            if let Ok(again) = envelope::config(&self.client, envelope).await {
+            if let Ok(again) = self.config(envelope).await {
                 *config = again;
             }
             match &config.assets {
@@ -138,7 +156,10 @@ impl Service {
             Err(refused) => {
                 let why = refused.to_string();
                 emit.fail(step, &why, Value::Null).await?;
-                return Err(Failure::new("sandbox_assets", format!("the run's files could not be unpacked: {why}")));
+                return Err(Failure::new(
+                    "sandbox_assets",
+                    format!("the run's files could not be unpacked: {why}"),
+                ));
             }
         }
         Ok(config.assets.as_ref().map(|assets| assets.files.clone()).unwrap_or_default())

@@ -60,7 +60,9 @@ impl Toolbox {
             }
             let path = format!("{RECIPES}/{name}");
             let put = Ask::Put { path: path.clone(), append: false, executable: true };
-            if let (Answer::Failed { message }, _) = room.ask(&put, recipe.content.as_bytes()).await.map_err(gone)? {
+            if let (Answer::Failed { message }, _) =
+                room.ask(&put, recipe.content.as_bytes()).await.map_err(gone)?
+            {
                 return Err(Failure::new("sandbox_config", message));
             }
             let described = (recipe.description.clone(), recipe.parameters.clone());
@@ -82,21 +84,42 @@ impl Toolbox {
         let text = |about: &str| json!({ "type": "string", "description": about });
         let object = |properties: Value, required: &[&str]| json!({ "type": "object", "properties": properties, "required": required });
         let mut all = vec![
-            ("shell", "Runs a command in the workspace and gives its output. There is no network.".to_owned(),
-                object(json!({ "command": text("The command, for sh") }), &["command"])),
-            ("read_file", "Reads a text file.".to_owned(),
-                object(json!({ "path": text("Within the workspace") }), &["path"])),
-            ("write_file", "Writes a text file. What is in assets/ at the end is given to the user.".to_owned(),
-                object(json!({ "path": text("Within the workspace"), "content": text("The whole text") }), &["path", "content"])),
-            ("list_files", "Lists files with their sizes.".to_owned(),
-                object(json!({ "path": text("A folder; the workspace if left out") }), &[])),
+            (
+                "shell",
+                "Runs a command in the workspace and gives its output. There is no network.".to_owned(),
+                object(json!({ "command": text("The command, for sh") }), &["command"]),
+            ),
+            (
+                "read_file",
+                "Reads a text file.".to_owned(),
+                object(json!({ "path": text("Within the workspace") }), &["path"]),
+            ),
+            (
+                "write_file",
+                "Writes a text file. What is in assets/ at the end is given to the user.".to_owned(),
+                object(
+                    json!({ "path": text("Within the workspace"), "content": text("The whole text") }),
+                    &["path", "content"],
+                ),
+            ),
+            (
+                "list_files",
+                "Lists files with their sizes.".to_owned(),
+                object(json!({ "path": text("A folder; the workspace if left out") }), &[]),
+            ),
         ];
         if !plan.is_empty() {
             let number = json!({ "type": "integer", "description": "Its number in the plan" });
-            all.push(("complete_step", "Marks a step of the plan as done.".to_owned(),
-                object(json!({ "number": number }), &["number"])));
+            all.push((
+                "complete_step",
+                "Marks a step of the plan as done.".to_owned(),
+                object(json!({ "number": number }), &["number"]),
+            ));
         }
-        let recipes = self.recipes.iter().map(|one| (one.tool.as_str(), one.description.clone(), one.parameters.clone()));
+        let recipes = self
+            .recipes
+            .iter()
+            .map(|one| (one.tool.as_str(), one.description.clone(), one.parameters.clone()));
         let spec = |(name, description, schema): (&str, String, Value)| {
             Some(ToolSpec { name: name.to_owned(), description, schema: to_raw_value(&schema).ok()? })
         };
@@ -117,7 +140,8 @@ impl Script {
 
 /// A script's interface, as the comment at its top describes it: sentences, and `@param name what it is`.
 fn interface(content: &str) -> (String, Value) {
-    let comment = content.lines().skip_while(|line| line.starts_with("#!")).map_while(|line| line.strip_prefix('#'));
+    let comment =
+        content.lines().skip_while(|line| line.starts_with("#!")).map_while(|line| line.strip_prefix('#'));
     let (mut said, mut properties) = (Vec::new(), serde_json::Map::new());
     for line in comment.map(str::trim) {
         match line.strip_prefix("@param ") {
@@ -185,14 +209,17 @@ impl Agent<'_> {
 
     async fn carry_out(&mut self, name: &str, args: &Value) -> Result<Outcome, Failure> {
         let text = |field: &str| args[field].as_str();
-        let missing = |field: &str| Ok(Outcome::failed(format!("the argument {field:?} is missing, or no text")));
+        let missing =
+            |field: &str| Ok(Outcome::failed(format!("the argument {field:?} is missing, or no text")));
         match name {
             "shell" => match text("command") {
                 Some(command) => self.program(vec!["/bin/sh".into(), "-c".into(), command.into()], &[]).await,
                 None => missing("command"),
             },
             "read_file" => match text("path") {
-                Some(path) => self.ask_text(Ask::Read { path: path.into(), limit: READ_BYTES }, &[], "").await,
+                Some(path) => {
+                    self.ask_text(Ask::Read { path: path.into(), limit: READ_BYTES }, &[], "").await
+                }
                 None => missing("path"),
             },
             "list_files" => {
@@ -247,7 +274,9 @@ impl Agent<'_> {
         let timeout_ms = self.service.limits.tool_timeout_seconds.saturating_mul(1000);
         let (answer, output) = self.room.ask(&Ask::Run { argv, timeout_ms }, input).await.map_err(gone)?;
         let output = String::from_utf8_lossy(&output).into_owned();
-        let result = serde_json::from_str::<Value>(&output).ok().filter(|value| !input.is_empty() && value.is_object());
+        let result = serde_json::from_str::<Value>(&output)
+            .ok()
+            .filter(|value| !input.is_empty() && value.is_object());
         let result = result.unwrap_or_else(|| json!(output));
         let error = match answer {
             Answer::Ended { limit: Some(limit), .. } => Some(format!("ended: {limit}")),
@@ -268,7 +297,9 @@ fn gone(error: RoomError) -> Failure {
 fn signal_name(signal: i32) -> String {
     use nix::sys::signal::Signal;
     match Signal::try_from(signal) {
-        Ok(Signal::SIGXCPU) => "SIGXCPU: it used more processor time than may be (SANDBOX_CPU_SECONDS)".into(),
+        Ok(Signal::SIGXCPU) => {
+            "SIGXCPU: it used more processor time than may be (SANDBOX_CPU_SECONDS)".into()
+        }
         Ok(Signal::SIGXFSZ) => "SIGXFSZ: a file grew larger than may be (SANDBOX_DISK_BYTES)".into(),
         Ok(known) => known.as_str().to_owned(),
         Err(_) => format!("signal {signal}"),

@@ -16,6 +16,7 @@ mod patience;
 mod problem;
 pub mod router;
 mod routes;
+mod sandbox_child;
 mod state;
 mod stream;
 

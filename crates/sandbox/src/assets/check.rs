@@ -80,11 +80,17 @@ impl Names {
         let parts: Vec<&str> = path.split('/').collect();
         let bad = |part: &&str| matches!(*part, "" | "." | "..") || part.len() > 255;
         let drive = path.as_bytes().get(1) == Some(&b':');
-        if parts.iter().any(bad) || drive || name.contains(['\\', '\0']) || name.chars().any(char::is_control) {
-            return Err(format!("the name {name:?} does not stay within a folder, or no system could keep it"));
+        if parts.iter().any(bad) || drive || name.contains(['\\', '\0']) || name.chars().any(char::is_control)
+        {
+            return Err(format!(
+                "the name {name:?} does not stay within a folder, or no system could keep it"
+            ));
         }
         if name.len() > MAX_NAME || parts.len() > MAX_DEPTH {
-            return Err(format!("the name {:?}… is too long or too deep", name.chars().take(60).collect::<String>()));
+            return Err(format!(
+                "the name {:?}… is too long or too deep",
+                name.chars().take(60).collect::<String>()
+            ));
         }
         let twin = || format!("two entries would be one file: {name:?} has a twin");
         let mut above = String::new();
@@ -156,7 +162,8 @@ fn announced(file: &mut File) -> Result<u64, String> {
         return Ok(entries);
     }
     // The larger format has its own record, which a pointer before this one names.
-    let pointer = at.checked_sub(20).filter(|at| tail[*at..].starts_with(b"PK\x06\x07")).ok_or_else(broken)?;
+    let pointer =
+        at.checked_sub(20).filter(|at| tail[*at..].starts_with(b"PK\x06\x07")).ok_or_else(broken)?;
     let mut record = [0; 56];
     file.seek(SeekFrom::Start(number(pointer + 8, 8)))
         .and_then(|_| file.read_exact(&mut record))

@@ -83,7 +83,8 @@ impl Init {
                 return Err("the service has ended".into());
             }
             output.drain(&mut pipe);
-            let ended = self.reap().into_iter().find(|status| status.pid().is_some_and(|one| one.as_raw() == pid));
+            let ended =
+                self.reap().into_iter().find(|status| status.pid().is_some_and(|one| one.as_raw() == pid));
             if let Some(status) = ended {
                 // What it wrote last is in the pipe; what it left running may hold that open.
                 output.drain(&mut pipe);
@@ -121,7 +122,8 @@ impl Init {
         }
         // A program that just ended is seen soon, one that runs on costs little.
         let _ = poll(&mut fds, PollTimeout::from(if ended { 2u16 } else { 10 }));
-        let gone = fds[0].revents().is_some_and(|seen| seen.intersects(PollFlags::POLLHUP | PollFlags::POLLERR));
+        let gone =
+            fds[0].revents().is_some_and(|seen| seen.intersects(PollFlags::POLLHUP | PollFlags::POLLERR));
         Ok(!gone)
     }
 }

@@ -4,8 +4,8 @@
 use std::path::Path;
 
 use landlock::{
-    ABI, Access as _, AccessFs, CompatLevel, Compatible as _, Ruleset, RulesetAttr as _, RulesetCreatedAttr as _,
-    RulesetError, RulesetStatus, Scope, path_beneath_rules,
+    ABI, Access as _, AccessFs, CompatLevel, Compatible as _, Ruleset, RulesetAttr as _,
+    RulesetCreatedAttr as _, RulesetError, RulesetStatus, Scope, path_beneath_rules,
 };
 use nix::sys::prctl;
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
@@ -76,7 +76,10 @@ fn drop_capabilities() -> rustix::io::Result<()> {
         }
     }
     let none = CapabilitySet::empty();
-    rustix::thread::set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })
+    rustix::thread::set_capabilities(
+        None,
+        CapabilitySets { effective: none, permitted: none, inheritable: none },
+    )
 }
 
 /// Whether Landlock holds. Where the root is the room's own this is a second wall; without one it is the first.

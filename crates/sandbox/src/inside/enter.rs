@@ -81,11 +81,10 @@ fn own(setup: Setup) -> Result<ExitCode, String> {
     map("setgroups", "deny".into())?;
     map("uid_map", format!("0 {uid} 1"))?;
     map("gid_map", format!("0 {gid} 1"))?;
-    let mut child = Command::new("/proc/self/exe")
-        .args(again(setup, Step::Furnish)?)
-        .env_clear()
-        .spawn()
-        .map_err(doing("the program cannot be started again as the room's user; is it executable for all"))?;
+    let mut child =
+        Command::new("/proc/self/exe").args(again(setup, Step::Furnish)?).env_clear().spawn().map_err(
+            doing("the program cannot be started again as the room's user; is it executable for all"),
+        )?;
     let ended = child.wait().map_err(doing("waiting"))?;
     Ok(if ended.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -101,7 +100,13 @@ fn bubblewrap(setup: Setup) -> Result<ExitCode, String> {
     let program = found.ok_or("bubblewrap is not installed")?;
     let exe = fs::read_link("/proc/self/exe").map_err(doing("/proc/self/exe"))?;
     let mut command = Command::new(program);
-    command.env_clear().args(["--unshare-all", "--die-with-parent", "--as-pid-1", "--new-session", "--clearenv"]);
+    command.env_clear().args([
+        "--unshare-all",
+        "--die-with-parent",
+        "--as-pid-1",
+        "--new-session",
+        "--clearenv",
+    ]);
     command.args(["--uid", "0", "--gid", "0", "--hostname", "sandbox", "--cap-drop", "ALL"]);
     for folder in super::furnish::SYSTEM {
         match fs::read_link(folder) {

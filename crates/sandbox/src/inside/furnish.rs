@@ -15,11 +15,12 @@ use super::{WORKSPACE, doing};
 use crate::frame::Setup;
 
 /// Folders of the system that every program may need.
-pub const SYSTEM: [&str; 8] =
-    ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store"];
+pub const SYSTEM: [&str; 8] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store"];
 /// Of `/etc` only what tells programs where the system's parts are.
 pub const ETC: [&str; 5] =
     ["/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/localtime"];
+/// Of the system's folders those where an operator may keep what only the service should read.
+const LOCAL_SETTINGS: [&str; 2] = ["/usr/local/etc", "/usr/etc"];
 const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
 /// Where the new root is put together. Whatever is there is hidden by it.
 const BASE: &str = "/tmp";
@@ -44,7 +45,8 @@ pub fn furnish(setup: &Setup) -> Result<(), String> {
     for path in hidden(setup) {
         let over = within(&path);
         let flags = QUIET | MsFlags::MS_RDONLY;
-        mount(Some("tmpfs"), &over, Some("tmpfs"), flags, Some("size=0")).map_err(doing("hiding a folder"))?;
+        mount(Some("tmpfs"), &over, Some("tmpfs"), flags, Some("size=0"))
+            .map_err(doing("hiding a folder"))?;
     }
     proc_and_devices()?;
     for folder in ["root", "tmp", "dev/shm"] {
@@ -67,7 +69,7 @@ pub fn furnish(setup: &Setup) -> Result<(), String> {
 /// What is to be hidden of what is bound in.
 pub fn hidden(setup: &Setup) -> Vec<PathBuf> {
     let below = |path: &PathBuf| path.is_dir() && SYSTEM.iter().any(|system| path.starts_with(system));
-    setup.hide.iter().map(PathBuf::from).filter(below).collect()
+    setup.hide.iter().map(String::as_str).chain(LOCAL_SETTINGS).map(PathBuf::from).filter(below).collect()
 }
 
 fn within(path: &Path) -> PathBuf {
@@ -186,12 +188,8 @@ fn enter_root() -> Result<(), String> {
 
 /// Asks the kernel over netlink to switch the room's loopback device on.
 fn loopback_up() -> nix::Result<()> {
-    let link = socket(
-        AddressFamily::Netlink,
-        SockType::Raw,
-        SockFlag::SOCK_CLOEXEC,
-        SockProtocol::NetlinkRoute,
-    )?;
+    let link =
+        socket(AddressFamily::Netlink, SockType::Raw, SockFlag::SOCK_CLOEXEC, SockProtocol::NetlinkRoute)?;
     // A header (length, RTM_NEWLINK, REQUEST, sequence, port), then an ifinfomsg: device 1, IFF_UP of IFF_UP.
     let mut message = Vec::with_capacity(32);
     message.extend_from_slice(&32u32.to_ne_bytes());

@@ -15,8 +15,8 @@ use nix::unistd::{Pid, getpid};
 
 use super::usage::{self, Process};
 use super::{WORKSPACE, confine, doing, enter};
-use crate::frame::{self, Answer, Ask, Kind, Setup};
 use crate::Layer;
+use crate::frame::{self, Answer, Ask, Kind, Setup};
 
 /// How often limits are looked at.
 pub const TICK_MS: u16 = 50;
@@ -159,7 +159,10 @@ impl Init {
         let processes = self.processes();
         let used = usage::of(&processes, limits.memory_bytes);
         let passed = if used.cpu_ms > limits.cpu_seconds.saturating_mul(1000) {
-            let text = format!("the run has used its {} s of processor time (SANDBOX_CPU_SECONDS)", limits.cpu_seconds);
+            let text = format!(
+                "the run has used its {} s of processor time (SANDBOX_CPU_SECONDS)",
+                limits.cpu_seconds
+            );
             self.spent = Some(text.clone());
             text
         } else if used.memory_bytes > limits.memory_bytes {

@@ -75,7 +75,11 @@ fn attacks() -> Vec<(&'static str, Vec<u8>, &'static str)> {
     vec![
         ("a path upwards", patched(plain(&["xx/yyyy"]), b"xx/yyyy", b"../../y"), "does not stay within"),
         ("a path from the root", patched(plain(&["xetc/x"]), b"xetc/x", b"/etc/x"), "does not stay within"),
-        ("a path upwards further in", patched(plain(&["a/xx/b"]), b"a/xx/b", b"a/../b"), "does not stay within"),
+        (
+            "a path upwards further in",
+            patched(plain(&["a/xx/b"]), b"a/xx/b", b"a/../b"),
+            "does not stay within",
+        ),
         ("a backslash", patched(plain(&["a_b"]), b"a_b", b"a\\b"), "does not stay within"),
         ("a drive", patched(plain(&["Cxx"]), b"Cxx", b"C:x"), "does not stay within"),
         ("a NUL", patched(plain(&["a_b"]), b"a_b", b"a\0b"), "does not stay within"),
@@ -95,8 +99,24 @@ fn attacks() -> Vec<(&'static str, Vec<u8>, &'static str)> {
         ("overlapping", overlapping, ""),
         ("another name in its own header", patched_last(plain(&["aaaa"]), b"aaaa", b"bbbb"), "own header"),
         ("fewer than there are", counted, ""),
-        ("cut short", { let mut zip = plain(&["a"]); zip.truncate(20); zip }, "not a zip"),
-        ("something behind its end", { let mut zip = plain(&["a"]); zip.extend_from_slice(b"more"); zip }, "not a zip"),
+        (
+            "cut short",
+            {
+                let mut zip = plain(&["a"]);
+                zip.truncate(20);
+                zip
+            },
+            "not a zip",
+        ),
+        (
+            "something behind its end",
+            {
+                let mut zip = plain(&["a"]);
+                zip.extend_from_slice(b"more");
+                zip
+            },
+            "not a zip",
+        ),
         ("no zip at all", b"hello".to_vec(), "not a zip"),
         ("nothing", Vec::new(), "not a zip"),
         ("changed bytes", patched(stored(&[("a", b"hello")], plain_options), b"hello", b"hallo"), ""),

@@ -27,7 +27,8 @@ async fn dropped(world: &World, message: &str, phase: &'static str) {
     let since = Instant::now();
     until(&format!("{phase}: the room is gone"), || descendants(world.sandbox.pid()).is_empty()).await;
     assert!(since.elapsed() < Duration::from_secs(2), "{phase}: {:?}", since.elapsed());
-    let left: Vec<_> = rooms.iter().filter(|pid| std::path::Path::new(&format!("/proc/{pid}")).exists()).collect();
+    let left: Vec<_> =
+        rooms.iter().filter(|pid| std::path::Path::new(&format!("/proc/{pid}")).exists()).collect();
     assert!(left.is_empty(), "{phase}: {left:?}");
 }
 
@@ -36,7 +37,9 @@ async fn a_run_that_is_dropped_is_gone_at_every_phase() {
     let files: &[(&str, &[u8])] = &[("a.txt", b"a")];
     for user in users() {
         for way in ["", "on"] {
-            let world = World::with(user, &[("SANDBOX_BUBBLEWRAP", way), ("THREADKEEP_SANDBOX_CONCURRENCY", "1")]).await;
+            let world =
+                World::with(user, &[("SANDBOX_BUBBLEWRAP", way), ("THREADKEEP_SANDBOX_CONCURRENCY", "1")])
+                    .await;
             {
                 let mut told = world.told.lock();
                 told.zip = Some(zipped(files));
@@ -48,7 +51,12 @@ async fn a_run_that_is_dropped_is_gone_at_every_phase() {
             }
             world.told.lock().hang = None;
             // In the middle of a program that will not go by itself.
-            dropped(&world, "run trap '' TERM HUP INT; (setsid sh -c 'trap \"\" TERM; sleep 1000' &); sleep 1000", "step").await;
+            dropped(
+                &world,
+                "run trap '' TERM HUP INT; (setsid sh -c 'trap \"\" TERM; sleep 1000' &); sleep 1000",
+                "step",
+            )
+            .await;
             // The place is free again.
             let lines = world.run("run echo next").await;
             assert_eq!(lines.output(), "next\n", "{user:?} {way}");

@@ -123,8 +123,10 @@ fn shell_probes(secret: &str, port: u16, pid: u32) -> Vec<String> {
         escaped("su -c true nobody || sudo -n true || passwd -d root"),
         escaped("ulimit -u 100000 || ulimit -d unlimited || ulimit -n 1000000"),
         escaped("ls -l /proc/self/fd | grep -v -e 'null$' -e pipe -e /proc -e total | grep ."),
-        escaped("find / -xdev -writable -not -path '/root*' -not -path '/tmp*' -not -path '/proc*' -not -path '/dev/*' \
-                 -not -type l 2>/dev/null | grep ."),
+        escaped(
+            "find / -xdev -writable -not -path '/root*' -not -path '/tmp*' -not -path '/proc*' -not -path '/dev/*' \
+                 -not -type l 2>/dev/null | grep .",
+        ),
         escaped("find / -name '*.db' -path '*threadkeep*' 2>/dev/null | grep ."),
         python(&format!("connect(socket.AF_INET, socket.SOCK_STREAM, (\"127.0.0.1\", {port}))")),
         python(&format!("connect(socket.AF_INET, socket.SOCK_DGRAM, (\"127.0.0.1\", {port}))")),
@@ -175,12 +177,14 @@ async fn nothing_escapes(user: Option<u32>, env: &[(&str, &str)]) {
             }
         });
     }
-    let env: Vec<_> = env.iter().copied().chain([("OPENAI_API_KEY", "CANARY"), ("SANDBOX_CANARY", "CANARY")]).collect();
+    let env: Vec<_> =
+        env.iter().copied().chain([("OPENAI_API_KEY", "CANARY"), ("SANDBOX_CANARY", "CANARY")]).collect();
     let world = World::with(user, &env).await;
     assert_eq!(world.shell("python3 -c 'print(6*7)'").await, "42\n", "the probes need Python");
     let mut commands = shell_probes(secret.to_str().unwrap(), port, std::process::id());
     #[cfg(target_arch = "x86_64")]
-    commands.extend(CALLS.iter().map(|(_, call)| format!("python3 -c \"from p import *; call({call})\" 2>&1")));
+    commands
+        .extend(CALLS.iter().map(|(_, call)| format!("python3 -c \"from p import *; call({call})\" 2>&1")));
     assert!(commands.len() >= 40);
     let outputs = probe(&world, &commands).await;
     let escaped: Vec<_> = outputs.iter().filter(|(_, output)| output.contains("ESCAPED")).collect();
@@ -270,11 +274,13 @@ async fn no_secret_is_in_the_room() {
          --exclude-dir=lib --exclude-dir=task; cat /proc/*/cmdline | tr '\\0' ' '; env",
     );
     let client = reqwest::Client::new();
-    let response = client.post(format!("{}/stream", world.sandbox.url)).bearer_auth("").json(&envelope).send();
+    let response =
+        client.post(format!("{}/stream", world.sandbox.url)).bearer_auth("").json(&envelope).send();
     let body = response.await.unwrap().text().await.unwrap();
     let output = crate::world::Lines::read(run, &body).output();
     // The probe's own command line holds its words.
-    let found: Vec<_> = output.lines().filter(|line| line.contains("CANARY") && !line.contains("grep")).collect();
+    let found: Vec<_> =
+        output.lines().filter(|line| line.contains("CANARY") && !line.contains("grep")).collect();
     assert!(found.is_empty(), "{output}");
     assert!(output.contains("WORKSPACE=/root/workspace"), "{output}");
 }

@@ -15,7 +15,8 @@ fn mounts() -> usize {
 
 fn folders() -> Vec<String> {
     let entries = std::fs::read_dir(std::env::temp_dir()).unwrap().filter_map(Result::ok);
-    let mut names: Vec<String> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
     names.retain(|name| name.starts_with("threadkeep-sandbox") || name.starts_with("room-"));
     names.sort();
     names
@@ -50,7 +51,11 @@ async fn two_hundred_runs_leave_nothing() {
 async fn a_killed_service_leaves_nothing() {
     for user in users() {
         for (way, without) in [("", ""), ("on", ""), ("", "namespaces")] {
-            let env = [("SANDBOX_BUBBLEWRAP", way), ("SANDBOX_WITHOUT", without), ("SANDBOX_ALLOW_MISSING", without)];
+            let env = [
+                ("SANDBOX_BUBBLEWRAP", way),
+                ("SANDBOX_WITHOUT", without),
+                ("SANDBOX_ALLOW_MISSING", without),
+            ];
             let world = World::with(user, &env).await;
             let (_, envelope) = world.envelope("run trap '' TERM HUP; (setsid sleep 1000 &); sleep 1000");
             let mut response = world.post(&envelope).await;
@@ -68,8 +73,11 @@ async fn a_killed_service_leaves_nothing() {
             let base = std::env::temp_dir().join(format!("threadkeep-sandbox-{}", user.unwrap_or(0)));
             let _next = Service::start(user, &env);
             // Other tests have rooms there, too.
-            let own = |entry: &std::fs::DirEntry| entry.file_name().to_string_lossy().starts_with(&format!("{pid}-"));
-            let left = std::fs::read_dir(&base).map_or(0, |entries| entries.filter_map(Result::ok).filter(own).count());
+            let own = |entry: &std::fs::DirEntry| {
+                entry.file_name().to_string_lossy().starts_with(&format!("{pid}-"))
+            };
+            let left = std::fs::read_dir(&base)
+                .map_or(0, |entries| entries.filter_map(Result::ok).filter(own).count());
             assert_eq!(left, 0, "{user:?} {way} {without} {}", base.display());
         }
     }

@@ -20,7 +20,9 @@ async fn failed_step(world: &World, command: &str) -> Value {
 async fn a_fork_bomb_ends_in_a_failed_step() {
     for user in users() {
         for way in ["", "on"] {
-            let world = World::with(user, &[("THREADKEEP_SANDBOX_PROCESSES", "64"), ("SANDBOX_BUBBLEWRAP", way)]).await;
+            let world =
+                World::with(user, &[("THREADKEEP_SANDBOX_PROCESSES", "64"), ("SANDBOX_BUBBLEWRAP", way)])
+                    .await;
             let step = failed_step(&world, "bomb() { bomb | bomb & }; bomb; sleep 5").await;
             assert!(step["error"].as_str().unwrap().contains("SANDBOX_PROCESSES"), "{step}");
             let spread = "python3 -c 'import os\nwhile True:\n  try: os.fork()\n  except OSError: pass'";
@@ -57,7 +59,9 @@ async fn too_much_memory_ends_in_a_failed_step() {
 async fn a_full_disk_ends_in_a_failed_step() {
     for user in users() {
         for way in ["", "on"] {
-            let world = World::with(user, &[("THREADKEEP_SANDBOX_DISK_BYTES", MIB), ("SANDBOX_BUBBLEWRAP", way)]).await;
+            let world =
+                World::with(user, &[("THREADKEEP_SANDBOX_DISK_BYTES", MIB), ("SANDBOX_BUBBLEWRAP", way)])
+                    .await;
             for command in [
                 "dd if=/dev/zero of=big bs=1M count=200",
                 "for i in 1 2 3 4; do dd if=/dev/zero of=$i bs=1M count=20 || exit 1; done",
@@ -70,7 +74,8 @@ async fn a_full_disk_ends_in_a_failed_step() {
                 }
                 let step = failed_step(&world, command).await;
                 let said = format!("{}{}", step["result"], step["error"]);
-                let clear = ["No space left", "File too large", "SANDBOX_"].iter().any(|words| said.contains(words));
+                let clear =
+                    ["No space left", "File too large", "SANDBOX_"].iter().any(|words| said.contains(words));
                 assert!(clear, "{command}: {step}");
             }
         }

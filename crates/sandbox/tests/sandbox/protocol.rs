@@ -17,7 +17,8 @@ pub fn zipped(files: &[(&str, &[u8])]) -> Vec<u8> {
 }
 
 pub fn manifest(files: &[(&str, &[u8])]) -> Vec<serde_json::Value> {
-    let hex = |bytes: &[u8]| Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let hex =
+        |bytes: &[u8]| Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     files
         .iter()
         .map(|(name, bytes)| json!({ "name": name, "size": bytes.len(), "sha256": hex(bytes), "mimeType": "text/plain" }))
@@ -111,7 +112,8 @@ async fn every_tool_answers_and_says_what_is_wrong() {
         let lines = world.run(order).await;
         let step = lines.step(name);
         assert_eq!(step["status"], status, "{order}: {step}");
-        let said = format!("{}{}", step["result"].as_str().unwrap_or(""), step["error"].as_str().unwrap_or(""));
+        let said =
+            format!("{}{}", step["result"].as_str().unwrap_or(""), step["error"].as_str().unwrap_or(""));
         assert!(said.contains(expected), "{order}: {step}");
         assert_eq!(lines.last()["type"], "result", "{order}");
     }
@@ -149,8 +151,17 @@ async fn a_task_flow_emits_its_plan_as_steps_first() {
         .map(|step| format!("{} {}", step["name"].as_str().unwrap(), step["status"].as_str().unwrap()))
         .collect();
     let expected = [
-        "plan running", "plan succeeded", "Look. running", "Do. running", "Check. running", "shell running",
-        "shell succeeded", "complete_step running", "Look. succeeded", "Do. succeeded", "complete_step succeeded",
+        "plan running",
+        "plan succeeded",
+        "Look. running",
+        "Do. running",
+        "Check. running",
+        "shell running",
+        "shell succeeded",
+        "complete_step running",
+        "Look. succeeded",
+        "Do. succeeded",
+        "complete_step succeeded",
         "Check. succeeded",
     ];
     assert_eq!(names, expected);
@@ -187,6 +198,9 @@ async fn what_is_no_envelope_is_refused() {
         client.post(format!("{}/stream", world.sandbox.url)).bearer_auth("s3cret").body(body).send()
     };
     assert_eq!(post("{".into()).await.unwrap().status(), 400);
-    assert_eq!(post(envelope.to_string().replace("\"version\":1", "\"version\":2")).await.unwrap().status(), 400);
+    assert_eq!(
+        post(envelope.to_string().replace("\"version\":1", "\"version\":2")).await.unwrap().status(),
+        400
+    );
     assert_eq!(post(envelope.to_string()).await.unwrap().status(), 200);
 }

@@ -21,7 +21,9 @@ async fn keeps_the_protocol(world: &World) {
     assert_eq!((steps[0]["status"].as_str(), steps[1]["status"].as_str()), (Some("running"), Some("failed")));
     assert_eq!(steps[0]["id"], steps[1]["id"]);
     assert_eq!(steps[0]["args"]["command"], "echo oops; exit 3");
-    assert!(steps[1]["error"].as_str().unwrap().contains("exit code 3") && steps[1]["durationMs"].is_number());
+    assert!(
+        steps[1]["error"].as_str().unwrap().contains("exit code 3") && steps[1]["durationMs"].is_number()
+    );
     assert_eq!(failing.last()["type"], "result", "the run goes on after a failed step");
 
     let files: &[(&str, &[u8])] = &[("in.txt", b"forty-two")];

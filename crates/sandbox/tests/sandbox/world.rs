@@ -79,7 +79,12 @@ pub fn users() -> Vec<Option<u32>> {
 
 pub fn command(user: Option<u32>, env: &[(&str, &str)]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_threadkeep-sandbox"));
-    command.arg("127.0.0.1:0").env_clear().envs(env.iter().copied()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .arg("127.0.0.1:0")
+        .env_clear()
+        .envs(env.iter().copied())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     if let Some(user) = user {
         command.uid(user).gid(user);
     }
@@ -206,7 +211,11 @@ impl Lines {
 
     /// The ended steps with this name.
     pub fn ended(&self, name: &str) -> Vec<&Value> {
-        self.all.iter().filter(|line| line["type"] == "step").filter(|step| step["name"] == name && step["status"] != "running").collect()
+        self.all
+            .iter()
+            .filter(|line| line["type"] == "step")
+            .filter(|step| step["name"] == name && step["status"] != "running")
+            .collect()
     }
 
     pub fn step(&self, name: &str) -> &Value {
@@ -259,7 +268,12 @@ async fn zip(State((told, _)): Here) -> Response {
     zip.into_response()
 }
 
-async fn results(State((told, _)): Here, Path(run): Path<String>, headers: HeaderMap, mut parts: Multipart) -> Response {
+async fn results(
+    State((told, _)): Here,
+    Path(run): Path<String>,
+    headers: HeaderMap,
+    mut parts: Multipart,
+) -> Response {
     arrive(&told, "results").await;
     if headers.get("authorization").is_none_or(|token| *token != format!("otp-{run}")) {
         return StatusCode::UNAUTHORIZED.into_response();
@@ -358,7 +372,9 @@ pub async fn until(what: &str, mut holds: impl FnMut() -> bool) {
 pub fn descendants(of: u32) -> Vec<u32> {
     let mut parents = Vec::new();
     for entry in std::fs::read_dir("/proc").unwrap().filter_map(Result::ok) {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
+            continue;
+        };
         let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { continue };
         let Some((_, fields)) = stat.rsplit_once(") ") else { continue };
         let parent = fields.split(' ').nth(1).and_then(|text| text.parse::<u32>().ok()).unwrap_or(0);

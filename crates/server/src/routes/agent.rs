@@ -9,6 +9,7 @@ use serde_json::json;
 use store::StoreError;
 use store::turns::Held;
 
+use super::planning;
 use super::workspaces::path_id;
 use crate::problem::Problem;
 use crate::state::AppState;
@@ -54,7 +55,7 @@ pub async fn config(
             "model": dispatch.conversation.model.unwrap_or_else(|| "demo/assistant".into()),
         },
         "assets": null,
-        "skills": [],
+        "skills": planning::skills(dispatch.turn.mode.or(dispatch.conversation.mode)),
         "recipes": [],
     }))
     .into_response())

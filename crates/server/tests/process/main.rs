@@ -14,5 +14,6 @@ mod house;
 mod kill;
 mod listener;
 mod logs;
+mod sandbox;
 mod start;
 mod stop;
