@@ -55,11 +55,12 @@ impl Agent<'_> {
             let said = self.ask_model(thread.clone(), tools, told).await?;
             if said.calls.is_empty() {
                 self.plan.finish(self.emit).await?;
-                if round > 0 {
-                    self.hand_in().await?;
-                }
+                let posted = round > 0 && self.hand_in().await?;
                 if pending {
                     self.tell(&said.text).await?;
+                } else if posted && self.takes_deltas() {
+                    // Files that came up while it spoke stand below its words now: those are not to be said again.
+                    return Ok(String::new());
                 }
                 return Ok(said.text);
             }

@@ -3,9 +3,10 @@
 mod check;
 
 use std::fs::File;
-use std::io::{Read as _, Seek as _, Write as _};
+use std::io::{Read as _, Seek as _};
 
 use sha2::{Digest as _, Sha256};
+use tokio::io::AsyncWriteExt as _;
 use tokio::sync::mpsc;
 
 use crate::envelope::{AssetFile, Assets, words};
@@ -64,17 +65,18 @@ async fn download(service: &Service, url: &str, most: u64) -> Result<File, Refus
     }
     // The files' bytes as they are, and something for each file's name.
     let most = most.saturating_add(most / 10).saturating_add(16 * 1024 * 1024);
-    let mut file =
-        tempfile::tempfile().map_err(|error| Refused::Room(format!("a temporary file: {error}")))?;
+    let broken = |error: std::io::Error| Refused::Room(format!("a temporary file: {error}"));
+    let mut file = tokio::fs::File::from_std(tempfile::tempfile().map_err(broken)?);
     let mut size = 0u64;
     while let Some(chunk) = response.chunk().await.map_err(failed)? {
         size = size.saturating_add(chunk.len() as u64);
         if size > most {
             return Err(Refused::Zip(format!("it has more than {most} bytes")));
         }
-        file.write_all(&chunk).map_err(|error| Refused::Room(format!("a temporary file: {error}")))?;
+        file.write_all(&chunk).await.map_err(broken)?;
     }
-    Ok(file)
+    file.flush().await.map_err(broken)?;
+    Ok(file.into_std().await)
 }
 
 /// Checks the archive, then sends its files. In: the zip and what should be in it; an empty manifest checks nothing.

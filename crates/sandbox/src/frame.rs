@@ -98,6 +98,9 @@ pub enum Answer {
     },
 }
 
+/// The list of a folder in which there is none.
+pub const NO_FILES: &str = "There are no files.";
+
 #[derive(Serialize, Deserialize)]
 struct Head<T> {
     #[serde(flatten)]

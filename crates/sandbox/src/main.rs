@@ -50,6 +50,7 @@ async fn run(address: Option<&str>) -> Result<(), Box<dyn std::error::Error>> {
         bubblewrap: std::env::var("SANDBOX_BUBBLEWRAP").is_ok_and(|set| set == "on"),
         without: layers("SANDBOX_WITHOUT"),
         hide: Vec::new(),
+        shortcut: None,
         clock: Arc::new(SystemClock),
         tasks: TaskTracker::new(),
     })

@@ -11,7 +11,7 @@ use tokio_util::io::ReaderStream;
 
 use crate::agent_loop::Agent;
 use crate::envelope::{AssetFile, words};
-use crate::frame::{Answer, Ask};
+use crate::frame::{Answer, Ask, NO_FILES};
 use crate::run::Failure;
 
 const MAX_FILES: usize = 1000;
@@ -30,17 +30,18 @@ impl Agent<'_> {
     /// Whether there is something to hand in.
     pub async fn has_results(&mut self) -> Result<bool, Failure> {
         match self.room.ask(&Ask::List { path: "assets".into() }, &[]).await {
-            Ok((Answer::Done, text)) => Ok(text != b"There are no files."),
+            Ok((Answer::Done, text)) => Ok(text != NO_FILES.as_bytes()),
             Ok(_) => Ok(false),
             Err(error) => Err(Failure::new("sandbox_room", error.to_string())),
         }
     }
 
-    /// Collects and posts. Files that came with the run and did not change are not posted again.
-    pub async fn hand_in(&mut self) -> Result<(), Failure> {
+    /// Collects and posts; whether there was something. Files that came with the run and did not change are not
+    /// posted again.
+    pub async fn hand_in(&mut self) -> Result<bool, Failure> {
         let (files, left) = self.collect().await?;
         if files.is_empty() && left.is_empty() {
-            return Ok(());
+            return Ok(false);
         }
         let names: Vec<&str> = files.iter().map(|file| file.name.as_str()).collect();
         let step = self.emit.begin("save files", json!({ "files": names })).await?;
@@ -53,7 +54,7 @@ impl Agent<'_> {
             }
             (Err(why), _) => self.emit.fail(step, why, Value::Null).await?,
         }
-        posted.map_err(|why| {
+        posted.map(|()| true).map_err(|why| {
             Failure::new("sandbox_results", format!("the run's files could not be saved: {why}"))
         })
     }
@@ -73,7 +74,7 @@ impl Agent<'_> {
                 Answer::Part { path, whole } => {
                     let (_, file, hash) = match &mut open {
                         Some(open) if open.0 == path => open,
-                        _ => open.insert(begin(path, whole).map_err(gone)?),
+                        _ => open.insert(begin(path).map_err(gone)?),
                     };
                     hash.update(&bytes);
                     file.bytes.write_all(&bytes).map_err(|error| gone(error.to_string()))?;
@@ -147,7 +148,7 @@ impl Agent<'_> {
     }
 }
 
-fn begin(path: String, _whole: u64) -> Result<(String, Collected, Sha256), String> {
+fn begin(path: String) -> Result<(String, Collected, Sha256), String> {
     let bytes = tempfile::tempfile().map_err(|error| format!("a temporary file: {error}"))?;
     // A bag has no folders.
     let name = path.replace('/', "-");

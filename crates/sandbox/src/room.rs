@@ -11,6 +11,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::runtime::Handle;
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
@@ -151,8 +152,9 @@ impl Room {
 
 impl Drop for Room {
     fn drop(&mut self) {
-        if let Some(open) = self.open.take() {
-            self.tasks.spawn(open.end());
+        // Outside the runtime nobody is left to wait; the room ends by itself when its input does.
+        if let (Some(open), Ok(runtime)) = (self.open.take(), Handle::try_current()) {
+            self.tasks.spawn_on(open.end(), &runtime);
         }
     }
 }

@@ -61,7 +61,7 @@ impl Service {
             .as_ref()
             .map_err(|refused| Failure::new("sandbox_isolation", refused.to_string()))?;
         let _place = self.place(emit).await?;
-        let config = envelope::config(&self.client, envelope).await.map_err(|why| {
+        let config = self.config(envelope).await.map_err(|why| {
             Failure::new("sandbox_config", format!("the run's configuration could not be fetched: {why}"))
         })?;
         let mut room = self.room(&isolation.kind).await?;
@@ -69,6 +69,15 @@ impl Service {
         // The room is gone before anybody hears that the run is.
         room.close().await;
         ended
+    }
+
+    async fn config(&self, envelope: &Envelope) -> Result<Config, String> {
+        let mut config = envelope::config(&self.client, envelope).await?;
+        self.nearer(&mut config.model.base_url);
+        if let Some(assets) = &mut config.assets {
+            self.nearer(&mut assets.url);
+        }
+        Ok(config)
     }
 
     /// Waits for a free place, and says so where it has to.
@@ -134,7 +143,7 @@ impl Service {
         let mut unpacked = assets::unpack(self, room, assets).await;
         if let Err(assets::Refused::Download(_)) = &unpacked {
             // The link may have run out, or the files have changed: once more, with a new one.
-            if let Ok(again) = envelope::config(&self.client, envelope).await {
+            if let Ok(again) = self.config(envelope).await {
                 *config = again;
             }
             match &config.assets {

@@ -21,7 +21,6 @@ use domain::time::Clock;
 use futures_util::stream;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc};
-use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::emit::Emitter;
@@ -50,6 +49,8 @@ pub struct Options {
     pub without: Vec<Layer>,
     /// Folders that no run may see.
     pub hide: Vec<PathBuf>,
+    /// The server's public address and where it is from here, if that is nearer.
+    pub shortcut: Option<(String, String)>,
     pub clock: Arc<dyn Clock>,
     pub tasks: TaskTracker,
 }
@@ -63,6 +64,7 @@ pub(crate) struct Service {
     /// How rooms are made, or why none are.
     pub(crate) isolation: Result<Isolation, Refused>,
     pub(crate) places: Semaphore,
+    shortcut: Option<(String, String)>,
     token: Option<Secret>,
     clock: Arc<dyn Clock>,
     pub(crate) tasks: TaskTracker,
@@ -97,6 +99,7 @@ impl Sandbox {
             isolation,
             places: Semaphore::new(places),
             token: options.token,
+            shortcut: options.shortcut,
             clock: options.clock,
             tasks: options.tasks,
         })))
@@ -108,27 +111,16 @@ impl Sandbox {
     }
 
     /// Serves until `stop`, then ends what runs.
-    pub async fn run(
-        self,
-        listener: TcpListener,
-        stop: impl Future<Output = ()> + Send + 'static,
-    ) -> io::Result<()> {
+    pub async fn run(self, listener: TcpListener, stop: impl Future<Output = ()>) -> io::Result<()> {
         let router = Router::new()
             .route("/stream", post(stream_run))
             .route("/healthz", get(async || "ok"))
             .with_state(Arc::clone(&self.0));
-        let ended = CancellationToken::new();
-        let server = axum::serve(listener, router);
-        // Runs are dropped with their connections: nothing is waited for that a stop should end.
-        let over = ended.clone();
-        let stopping = async move {
-            stop.await;
-            over.cancel();
-        };
         tokio::select! {
-            served = server.into_future() => served?,
-            () = stopping => {}
+            served = axum::serve(listener, router).into_future() => served?,
+            () = stop => {}
         }
+        // A stop ends what runs: rooms go with this process. Those that are ending get their moment.
         self.0.tasks.close();
         let _ = tokio::time::timeout(Duration::from_secs(2), self.0.tasks.wait()).await;
         Ok(())
@@ -149,7 +141,7 @@ async fn stream_run(State(service): State<Arc<Service>>, request: Request) -> Re
     let Ok(body) = to_bytes(request.into_body(), MAX_ENVELOPE).await else {
         return (StatusCode::PAYLOAD_TOO_LARGE, "the envelope is too large, or broke off").into_response();
     };
-    let envelope: Envelope = match serde_json::from_slice(&body) {
+    let mut envelope: Envelope = match serde_json::from_slice(&body) {
         Ok(envelope) => envelope,
         Err(error) => {
             return (StatusCode::BAD_REQUEST, format!("the envelope is malformed: {error}")).into_response();
@@ -159,6 +151,7 @@ async fn stream_run(State(service): State<Arc<Service>>, request: Request) -> Re
         let told = format!("version {} of the protocol is not known: send 1", envelope.version);
         return (StatusCode::BAD_REQUEST, told).into_response();
     }
+    service.nearer(&mut envelope.agent_url);
     let (sender, lines) = mpsc::channel(QUEUE);
     let task = Arc::clone(&service);
     service.tasks.spawn(async move {
@@ -185,6 +178,16 @@ async fn next_line(mut lines: mpsc::Receiver<Bytes>) -> Option<(io::Result<Bytes
 }
 
 impl Service {
+    /// An address of the server, by the shorter way if there is one.
+    pub(crate) fn nearer(&self, url: &mut String) {
+        let Some((public, near)) = &self.shortcut else { return };
+        if let Some(rest) =
+            url.strip_prefix(public.as_str()).filter(|rest| rest.is_empty() || rest.starts_with('/'))
+        {
+            *url = format!("{near}{rest}");
+        }
+    }
+
     fn admits(&self, headers: &HeaderMap) -> bool {
         let Some(token) = &self.token else { return true };
         let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()).unwrap_or("");

@@ -18,6 +18,7 @@ mod patience;
 mod problem;
 pub mod router;
 mod routes;
+mod sandbox_child;
 mod state;
 mod stream;
 mod tidy;

@@ -10,7 +10,7 @@ use nix::libc::{O_NOFOLLOW, O_NONBLOCK};
 
 use super::doing;
 use super::init::Init;
-use crate::frame::{Answer, Kind};
+use crate::frame::{Answer, Kind, NO_FILES};
 
 /// What is sent at once.
 const CHUNK: usize = 1024 * 1024;
@@ -77,7 +77,7 @@ impl Init {
         if !whole {
             lines.push(format!("[… only the first {LISTED} are listed]"));
         }
-        Ok(if lines.is_empty() { "There are no files.".into() } else { lines.join("\n") })
+        Ok(if lines.is_empty() { NO_FILES.into() } else { lines.join("\n") })
     }
 
     /// Sends the files of `assets/`, part by part.

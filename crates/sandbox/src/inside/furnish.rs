@@ -19,6 +19,8 @@ pub const SYSTEM: [&str; 8] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib6
 /// Of `/etc` only what tells programs where the system's parts are.
 pub const ETC: [&str; 5] =
     ["/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/localtime"];
+/// Of the system's folders those where an operator may keep what only the service should read.
+const LOCAL_SETTINGS: [&str; 2] = ["/usr/local/etc", "/usr/etc"];
 const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
 /// Where the new root is put together. Whatever is there is hidden by it.
 const BASE: &str = "/tmp";
@@ -67,7 +69,7 @@ pub fn furnish(setup: &Setup) -> Result<(), String> {
 /// What is to be hidden of what is bound in.
 pub fn hidden(setup: &Setup) -> Vec<PathBuf> {
     let below = |path: &PathBuf| path.is_dir() && SYSTEM.iter().any(|system| path.starts_with(system));
-    setup.hide.iter().map(PathBuf::from).filter(below).collect()
+    setup.hide.iter().map(String::as_str).chain(LOCAL_SETTINGS).map(PathBuf::from).filter(below).collect()
 }
 
 fn within(path: &Path) -> PathBuf {

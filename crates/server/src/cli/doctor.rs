@@ -15,6 +15,7 @@ use store::sqlite::SqliteStore;
 use super::{open_beside, say};
 use crate::boot::LOCAL_USER;
 use crate::config::{Config, Database, flags};
+use crate::sandbox_child;
 
 pub(super) fn command() -> Command {
     let json = Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print JSON lines");
@@ -39,7 +40,13 @@ pub(super) async fn schema_version(config: &Config) -> Result<Option<i32>> {
 }
 
 pub(super) async fn run(config: Config, matches: ArgMatches) -> Result<ExitCode> {
-    let findings = vec![data_folder(&config), mode(&config), database(&config).await, server(&config).await];
+    let findings = vec![
+        data_folder(&config),
+        mode(&config),
+        database(&config).await,
+        sandbox(&config).await,
+        server(&config).await,
+    ];
     let healthy = findings.iter().all(|finding| finding.result.is_ok());
     for Finding { check, result } in findings {
         let ok = result.is_ok();
@@ -134,6 +141,18 @@ async fn whole_log(store: &dyn Store, scope: &Scope) -> Result<Vec<domain::audit
         }
         log.extend(page);
     }
+}
+
+/// Whether agents can be kept in here; makes a room and looks.
+async fn sandbox(config: &Config) -> Finding {
+    let result = match &config.sandbox.url {
+        Some(url) => Ok(format!("a remote one at {}", url.split('@').next_back().unwrap_or_default())),
+        None => match sandbox::Sandbox::prepare(sandbox_child::options(config)).await {
+            Ok(built_in) => built_in.isolation().map(|found| found.describe()).map_err(|why| why.to_string()),
+            Err(error) => Err(error.to_string()),
+        },
+    };
+    Finding { check: "sandbox", result }
 }
 
 async fn server(config: &Config) -> Finding {

@@ -6,6 +6,7 @@ mod doctor;
 mod keys;
 mod migrate;
 mod purge;
+mod sandbox;
 mod serve;
 
 use std::ffi::OsString;
@@ -15,6 +16,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{ArgMatches, Command};
 use nix::sys::stat::{Mode, umask};
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::{Config, load};
 
@@ -30,6 +32,7 @@ pub fn command() -> Command {
             keys::command(),
             migrate::command(),
             purge::command(),
+            sandbox::command(),
             doctor::command(),
             completions::command(),
         ])
@@ -73,12 +76,21 @@ fn dispatch(matches: &ArgMatches, env: Env) -> Result<ExitCode> {
         "keys" => block_on(keys::run(config, sub.clone())),
         "migrate" => block_on(migrate::run(config, sub.clone())),
         "purge" => block_on(purge::run(config, sub.clone())),
+        "sandbox" => block_on(sandbox::run(config, sub.clone())),
         _ => block_on(doctor::run(config, sub.clone())),
     }
 }
 
 fn block_on(work: impl Future<Output = Result<ExitCode>>) -> Result<ExitCode> {
     tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(work)
+}
+
+/// Resolves at the first SIGINT or SIGTERM.
+async fn told_to_stop() -> Result<()> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} }
+    Ok(())
 }
 
 /// One line on standard output. A reader that went away is no reason to fail.

@@ -12,6 +12,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::say;
 use crate::config::{Config, flags};
+use crate::sandbox_child::SandboxChild;
 use crate::{Server, boot, observe};
 
 pub(super) fn command() -> Command {
@@ -21,17 +22,23 @@ pub(super) fn command() -> Command {
     ))
 }
 
-pub(super) async fn run(config: Config) -> Result<ExitCode> {
+pub(super) async fn run(mut config: Config) -> Result<ExitCode> {
     observe::start_logging(config.log_format);
     let store = boot::open_store(&config, Use::Serve).await?;
     let listener = TcpListener::bind(config.listen)
         .await
         .with_context(|| format!("THREADKEEP_LISTEN: cannot listen on {}", config.listen))?;
+    let sandbox = SandboxChild::instead_of_a_remote_one(&mut config, listener.local_addr()?)?;
     let server = Server::prepare(&config, store, Arc::new(SystemClock), listener).await?;
     // Before the line that says it: whoever reads it may ask for the stop at once.
     let stop = stop_signal()?;
     say(&format!("Threadkeep {} is ready: {}", env!("CARGO_PKG_VERSION"), server.address()));
+    let sandbox = sandbox.map(SandboxChild::start);
     server.run(stop).await;
+    // Runs that were let finish had it to the end.
+    if let Some(sandbox) = sandbox {
+        sandbox.stop().await;
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -20,6 +20,7 @@ use domain::secret::Secret;
 
 pub use example::example;
 pub use load::load;
+pub use numbers::as_env;
 pub use settings::flags;
 
 #[derive(Debug, Clone)]
@@ -87,6 +88,8 @@ pub struct Sandbox {
     /// `None`: the built-in sandbox.
     pub url: Option<String>,
     pub token: Option<Secret>,
+    /// Layers of the built-in sandbox's isolation that may be missing.
+    pub allow_missing: Vec<String>,
 }
 
 #[derive(Debug, Clone, Default)]

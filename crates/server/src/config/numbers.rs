@@ -70,6 +70,16 @@ pub(super) static NUMBERS: &[Setting] = &[
         .help("Processes of one run in the built-in sandbox"),
 ];
 
+/// Every number as the variable that sets it, for a process of ours that is to have the same.
+pub fn as_env(limits: &Limits) -> Vec<(&'static str, String)> {
+    let mut limits = limits.clone();
+    let numbers = NUMBERS.iter().filter_map(|setting| match &setting.kind {
+        Kind::Number { place, .. } => Some((setting.env, place(&mut limits).to_string())),
+        _ => None,
+    });
+    numbers.collect()
+}
+
 const fn number(
     key: &'static str,
     env: &'static str,

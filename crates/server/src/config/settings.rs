@@ -62,6 +62,8 @@ pub(super) enum Unit {
 
 const UPLOAD_FAMILIES: &[&str] = &["image", "pdf", "text", "office", "audio", "video", "archive"];
 
+const SANDBOX_LAYERS: &[&str] = &["namespaces", "landlock", "seccomp"];
+
 const SERVER: &str = "Server";
 const STORAGE: &str = "Storage";
 const SIGN_IN: &str = "Sign-in";
@@ -116,6 +118,14 @@ static SETTINGS: &[Setting] = &[
     row(SANDBOX, "sandbox_token", "SANDBOX_TOKEN", secret(1, |c| &mut c.sandbox.token))
         .help("Bearer token for the remote sandbox service")
         .otherwise("none"),
+    row(
+        SANDBOX,
+        "sandbox_allow_missing",
+        "SANDBOX_ALLOW_MISSING",
+        Kind::List { of: SANDBOX_LAYERS, place: |c| &mut c.sandbox.allow_missing },
+    )
+    .help("Layers of the built-in sandbox that this machine may lack: namespaces, landlock, seccomp")
+    .otherwise("none: agents are refused where one is missing"),
     row(MODELS, "openai_api_key", "OPENAI_API_KEY", secret(1, |c| &mut c.openai.api_key))
         .help("Key for OpenAI or a server that speaks its protocol")
         .otherwise("none: the built-in demo model"),

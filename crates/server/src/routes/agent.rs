@@ -15,8 +15,8 @@ use store::turns::{Dispatch, Held};
 use uuid::Uuid;
 
 use super::files::{Uploaded, created};
-use super::uploads;
 use super::workspaces::path_id;
+use super::{planning, uploads};
 use crate::extract::Paging;
 use crate::extract::upload::{self, Target, Upload};
 use crate::problem::Problem;
@@ -75,6 +75,7 @@ pub async fn config(
     let gateway = Grant { kind: GrantKind::Model, ..grant }.seal(&app.secret);
     let held = Held { workspace: grant.workspace, lease: Lease { run: grant.run, fence: grant.fence } };
     let model = app.turns.model_of(&held, &dispatch).await?;
+    let mode = dispatch.turn.mode.or_else(|| dispatch.conversation.as_ref().and_then(|thread| thread.mode));
     Ok(axum::Json(json!({
         "session_id": grant.run,
         "chat_id": dispatch.run.conversation,
@@ -84,7 +85,7 @@ pub async fn config(
             "model": model,
         },
         "assets": assets(&app, &grant, &dispatch.files),
-        "skills": [],
+        "skills": planning::skills(mode),
         "recipes": [],
     }))
     .into_response())

@@ -14,6 +14,7 @@ pub mod health;
 pub mod home;
 pub mod members;
 pub mod openapi;
+mod planning;
 pub mod runs;
 pub mod session;
 pub mod turns;

@@ -15,5 +15,6 @@ mod kill;
 mod listener;
 mod logs;
 mod migrate;
+mod sandbox;
 mod start;
 mod stop;

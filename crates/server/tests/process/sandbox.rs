@@ -1,0 +1,99 @@
+//! The built-in sandbox beside the server: there without any setting, back when it dies, gone with the server.
+
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use reqwest::Method;
+use serde_json::json;
+use testkit::process::ServerProcess;
+
+use crate::house::{House, stop_well};
+
+/// The server's child that is a sandbox, if it is there.
+fn child(server: &ServerProcess) -> Option<u32> {
+    let own = server.pid()?;
+    let entries = std::fs::read_dir("/proc").ok()?.filter_map(Result::ok);
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    pids.into_iter().find(|pid| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let parent =
+            stat.rsplit_once(") ").and_then(|(_, fields)| fields.split(' ').nth(1)?.parse::<u32>().ok());
+        let line = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        parent == Some(own) && line.contains("sandbox\0")
+    })
+}
+
+fn alive(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    !stat.is_empty() && !stat.contains(") Z ")
+}
+
+async fn until<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
+    for _ in 0..1000 {
+        if let Some(found) = found() {
+            return found;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("never came true: {what}");
+}
+
+/// A turn in agent mode to its end.
+async fn turn(house: &House, server: &ServerProcess, message: &str) -> String {
+    let body = json!({ "message": message, "mode": "agent" });
+    let answer = house.caller(server).send(Method::POST, "/v1/turns?wire=ndjson", Some(&body)).await;
+    let answer = answer.expect("an answer");
+    assert_eq!(answer.status, 200);
+    answer.text
+}
+
+#[tokio::test]
+async fn an_agent_turn_reaches_the_built_in_sandbox_without_any_setting() {
+    let house = House::sqlite();
+    let mut server = house.serve_with(&[("OPENAI_API_KEY", "sk-canary"), ("OPENAI_BASE_URL", "")]).await;
+    let text = turn(&house, &server, "run echo $((6 * 7))").await;
+    assert!(!text.contains("sandbox_unreachable") && !text.contains("sandbox_isolation"), "{text}");
+    let pid = until("the sandbox is there", || child(&server)).await;
+    let environment = std::fs::read_to_string(format!("/proc/{pid}/environ")).expect("its environment");
+    assert!(!environment.contains("canary"), "the server's keys are not its own: {environment}");
+    assert_eq!(server.stdout().lines().count(), 1, "one line is for people: {}", server.stdout());
+    // It dies, and is back on the same address.
+    kill(Pid::from_raw(i32::try_from(pid).expect("a pid")), Signal::SIGKILL).expect("a signal");
+    let next = until("another one is there", || child(&server).filter(|other| *other != pid)).await;
+    let text = turn(&house, &server, "run true").await;
+    assert!(!text.contains("sandbox_unreachable"), "{text}");
+    stop_well(&mut server, Signal::SIGTERM).await;
+    until("it is gone with the server", || (!alive(next)).then_some(())).await;
+}
+
+#[tokio::test]
+async fn a_killed_server_leaves_no_sandbox() {
+    let house = House::sqlite();
+    let mut server = house.serve().await;
+    let pid = until("the sandbox is there", || child(&server)).await;
+    server.kill9().await.expect("an end");
+    until("it is gone", || (!alive(pid)).then_some(())).await;
+}
+
+#[tokio::test]
+async fn a_remote_sandbox_takes_its_place() {
+    let house = House::sqlite();
+    let server = house.serve_with(&[("SANDBOX_URL", "http://127.0.0.1:9")]).await;
+    let text = turn(&house, &server, "hello").await;
+    assert!(text.contains("sandbox_unreachable"), "{text}");
+    assert_eq!(child(&server), None);
+}
+
+#[tokio::test]
+async fn the_sandbox_alone_says_what_is_missing() {
+    let house = House::sqlite();
+    let ran = house.run(&["sandbox", "--address", "0.0.0.0:0"], &[]).await;
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.stderr.contains("SANDBOX_TOKEN"), "{ran:?}");
+    let ran = house.run(&["doctor"], &[]).await;
+    assert!(
+        ran.stdout.contains("ok   sandbox: ") && ran.stdout.contains("namespaces, landlock, seccomp"),
+        "{ran:?}"
+    );
+}
