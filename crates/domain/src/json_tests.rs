@@ -131,3 +131,19 @@ proptest! {
         prop_assert_eq!(fault(&text).pointer, pointer);
     }
 }
+
+#[test]
+fn a_key_is_missed_among_neither_few_nor_many() {
+    for count in [1, 15, 16, 17, 40] {
+        let keys: Vec<String> = (0..count).map(|n| format!("\"k{n}\":{n}")).collect();
+        assert_eq!(check(format!("{{{}}}", keys.join(",")).as_bytes()), Ok(()));
+        for again in [0, count - 1] {
+            let document =
+                format!("{{{},\"k\\u{:04x}{}\":0}}", keys.join(","), u32::from('0') + again / 10, again % 10);
+            let document =
+                if again < 10 { format!("{{{},\"k{again}\":0}}", keys.join(",")) } else { document };
+            let fault = check(document.as_bytes()).unwrap_err();
+            assert_eq!(fault.kind, JsonFaultKind::DuplicateKey(format!("k{again}")), "{document}");
+        }
+    }
+}

@@ -164,3 +164,30 @@ fn compose(plain: Vec<Cell>) -> Vec<Cell> {
     }
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_plain_word_is_what_the_rules_make_of_it(chunk in "[a-zA-Z0-9'._,()\"-]{0,80}", at in 0_usize..1000) {
+            if let Some(word) = plain(&chunk, at) {
+                let cut: Vec<Word> = cut(fold(&chunk, at)).iter().map(|cells| super::word(cells)).collect();
+                prop_assert_eq!(cut, [word]);
+            }
+        }
+    }
+
+    #[test]
+    fn most_words_are_plain() {
+        for (chunk, word) in [("Hello,", "hello"), ("(x1)", "x1"), ("_a_", "a")] {
+            assert_eq!(plain(chunk, 0).unwrap().folded, word);
+        }
+        for chunk in ["don't", "a-b", "3.14", "été", "", "--"] {
+            assert_eq!(plain(chunk, 0), None, "{chunk}");
+        }
+    }
+}
