@@ -212,6 +212,14 @@ impl Upload {
         check_type(&self.app.upload_types, mime_type, sent)
     }
 
+    /// A conversation's or an execution's bag is bounded; what a workspace keeps is not.
+    fn limit(&self) -> u64 {
+        match self.target.bag {
+            Bag::Workspace => u64::MAX,
+            Bag::Conversation(_) | Bag::Execution(_) => self.app.limits.max_bag_bytes,
+        }
+    }
+
     /// Takes a name in the bag, which must have room for `coming` more bytes.
     async fn reserve(
         &mut self,
@@ -219,7 +227,7 @@ impl Upload {
         source: FileSource,
         coming: u64,
     ) -> Result<(Uuid, String), Problem> {
-        let (id, limit) = (self.app.clock.new_id(), self.app.limits.max_bag_bytes);
+        let (id, limit) = (self.app.clock.new_id(), self.limit());
         let room = limit.checked_sub(coming).ok_or(StoreError::BagFull { limit })?;
         let new = [NewFile { id, name, source, promised: None }];
         let now = self.app.clock.now();
@@ -246,7 +254,7 @@ impl Upload {
     pub async fn keep(mut self) -> Result<Vec<domain::file::File>, Problem> {
         let (app, scope, bag, stored) =
             (self.app.clone(), self.scope.clone(), self.target.bag, self.stored.clone());
-        let (limit, now) = (app.limits.max_bag_bytes, app.clock.now());
+        let (limit, now) = (self.limit(), app.clock.now());
         self.keep_by(app.store.keep_files(&scope, bag, &stored, limit, now), refused).await.map_err(unstored)
     }
 
