@@ -20,7 +20,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::config::{Config, LogFormat, as_env};
 
-/// The flag that says: you are the server's child, and your listener is on standard input.
+/// The flag that says: you are the child of the server with this pid, and your listener is on standard input.
 pub const CHILD: &str = "as-child";
 /// The flag with the server's public address, and where it is from this machine.
 pub const SERVER_ADDRESSES: &str = "server-addresses";
@@ -72,7 +72,7 @@ impl SandboxChild {
         let mut random = [0; 32];
         getrandom::fill(&mut random).map_err(|error| anyhow::anyhow!("no randomness: {error}"))?;
         let token: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
-        let mut args = vec!["sandbox".to_owned(), format!("--{CHILD}")];
+        let mut args = vec!["sandbox".to_owned(), format!("--{CHILD}={}", std::process::id())];
         let here = crate::reachable(server);
         if let Some(public) = &config.public_url {
             args.extend([format!("--{SERVER_ADDRESSES}"), public.clone(), here]);

@@ -4,9 +4,10 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgMatches, Command, value_parser};
 use nix::sys::prctl;
 use nix::sys::signal::Signal;
+use nix::unistd::getppid;
 use sandbox::Sandbox;
 use tokio::net::TcpListener;
 
@@ -22,7 +23,7 @@ pub(super) fn command() -> Command {
         .value_parser(value_parser!(SocketAddr))
         .default_value("127.0.0.1:9001")
         .help("Address to listen on; outside loopback SANDBOX_TOKEN must be set");
-    let child = Arg::new(CHILD).long(CHILD).action(ArgAction::SetTrue).hide(true);
+    let child = Arg::new(CHILD).long(CHILD).value_parser(value_parser!(i32)).hide(true);
     let addresses = Arg::new(SERVER_ADDRESSES).long(SERVER_ADDRESSES).num_args(2).requires(CHILD).hide(true);
     let about = "Run the built-in sandbox alone, for a server that names it in SANDBOX_URL";
     flags(Command::new("sandbox").about(about).args([address, child, addresses]))
@@ -30,10 +31,14 @@ pub(super) fn command() -> Command {
 
 pub(super) async fn run(config: Config, matches: ArgMatches) -> Result<ExitCode> {
     observe::start_logging(config.log_format);
-    let child = matches.get_flag(CHILD);
-    if child {
+    let parent = matches.get_one::<i32>(CHILD).copied();
+    let child = parent.is_some();
+    if let Some(parent) = parent {
         // The server that started us restarts us, and we must not outlive it.
         prctl::set_pdeathsig(Signal::SIGKILL)?;
+        if getppid().as_raw() != parent {
+            bail!("the server that started this sandbox has ended");
+        }
     }
     let mut options = options(&config);
     let mut addresses = matches.get_many::<String>(SERVER_ADDRESSES).into_iter().flatten().cloned();
