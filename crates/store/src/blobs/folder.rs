@@ -54,7 +54,11 @@ impl Folder {
         };
         let refused = |error| BlobError::from_io(format!("cannot use the folder {}", root.display()), &error);
         let folder = open().map_err(refused)?;
-        folder.ping()?;
+        match folder.ping() {
+            // Full is no reason not to start: what is there can be read, and space may come back.
+            Err(BlobError::Full(_)) => {}
+            reached => reached?,
+        }
         Ok(folder)
     }
 
