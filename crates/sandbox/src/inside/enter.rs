@@ -34,10 +34,14 @@ pub fn enter(setup: Setup) -> Result<ExitCode, String> {
         // No namespace ends the others with us: when the service goes, we end them first.
         return super::init::settle(&setup);
     }
-    die_with_parent()?;
     match &setup.kind {
+        // It ties itself to us. Killed before that, it would leave a child that waits for it for ever; as it is, the
+        // room is made, finds its input over, and ends.
         Kind::Bubblewrap => bubblewrap(setup),
-        _ => own(setup),
+        _ => {
+            die_with_parent()?;
+            own(setup)
+        }
     }
 }
 

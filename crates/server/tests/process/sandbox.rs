@@ -67,13 +67,51 @@ async fn an_agent_turn_reaches_the_built_in_sandbox_without_any_setting() {
     until("it is gone with the server", || (!alive(next)).then_some(())).await;
 }
 
+/// Whatever runs for the server of this data folder: its rooms name the folder that they must not see.
+fn rooms(house: &House) -> Vec<u32> {
+    let folder = house.data().to_string_lossy().into_owned();
+    let entries = std::fs::read_dir("/proc").expect("/proc").filter_map(Result::ok);
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    pids.filter(|pid| {
+        let line = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        line.contains("sandbox-child") && line.contains(&folder) && alive(*pid)
+    })
+    .collect()
+}
+
 #[tokio::test]
 async fn a_killed_server_leaves_no_sandbox() {
     let house = House::sqlite();
-    let mut server = house.serve().await;
-    let pid = until("the sandbox is there", || child(&server)).await;
-    server.kill9().await.expect("an end");
-    until("it is gone", || (!alive(pid)).then_some(())).await;
+    // At any moment of its start, while it looks which rooms can be made here.
+    for moment in 0..40 {
+        let mut server = house.serve().await;
+        let pid = until("the sandbox is there", || child(&server)).await;
+        tokio::time::sleep(Duration::from_millis(moment * 2)).await;
+        server.kill9().await.expect("an end");
+        until("it is gone", || (!alive(pid)).then_some(())).await;
+        until("its rooms are gone", || rooms(&house).is_empty().then_some(())).await;
+    }
+}
+
+#[tokio::test]
+async fn what_an_agent_made_is_there_in_its_next_turn() {
+    let house = House::sqlite();
+    let server = house.serve().await;
+    let caller = house.caller(&server);
+    let made = turn(&house, &server, "write hello.txt: Hello from the agent").await;
+    assert!(made.contains("\"type\":\"file\"") && made.contains("hello.txt"), "{made}");
+    let list: serde_json::Value =
+        serde_json::from_str(&caller.get("/v1/chat-conversations").await.text).expect("a list");
+    let chat = list["data"][0]["id"].as_str().expect("a conversation");
+    let body = json!({ "conversation": chat, "message": "read hello.txt", "mode": "agent" });
+    let read = caller.send(Method::POST, "/v1/turns?wire=ndjson", Some(&body)).await.expect("an answer");
+    assert!(read.text.contains("Hello from the agent"), "{}", read.text);
+    let files = caller.get(&format!("/v1/chat-conversations/{chat}/files")).await.text;
+    assert_eq!(
+        (files.matches("\"id\"").count(), files.contains("\"source\":\"sandbox\"")),
+        (1, true),
+        "{files}"
+    );
 }
 
 #[tokio::test]
