@@ -1,6 +1,6 @@
 //! What the verbs of a turn take and give.
 
-use domain::conversation::{Conversation, Kind};
+use domain::conversation::{Conversation, ConversationPatch, Kind, NewConversation};
 use domain::file::File;
 use domain::message::{Message, MessageRole, NewMessage, blocks_from_json};
 use domain::run::{Lease, Run, RunError, RunStatus, StartTurn, TurnMessage, Usage};
@@ -203,6 +203,25 @@ pub(crate) fn caller(scope: &Scope) -> String {
         Some(key) => format!("{key} {}", scope.user),
         None => scope.user.clone(),
     }
+}
+
+/// The conversation that a first turn makes.
+pub(crate) fn first_of(new: &NewTurn) -> Result<NewConversation> {
+    let turn = &new.turn;
+    if turn.replace.is_some() {
+        return Err(StoreError::Invalid { input: "/replace", detail: "replace needs a conversation" });
+    }
+    Ok(NewConversation {
+        id: Some(new.conversation),
+        source: turn.source,
+        patch: ConversationPatch {
+            mode: turn.mode.map(Some),
+            page_path: turn.page_path.clone().map(Some),
+            model: turn.model.clone().map(Some),
+            agent_id: turn.agent.clone().map(Some),
+            ..ConversationPatch::default()
+        },
+    })
 }
 
 /// What a turn says about its conversation: the mode and page last used, and what it overrides.

@@ -4,7 +4,7 @@
 
 use std::collections::HashSet;
 
-use domain::conversation::{Conversation, ConversationPatch, NewConversation, Write};
+use domain::conversation::{Conversation, Write};
 use domain::file::File;
 use domain::message::{Message, NewMessage, Window, plain_text};
 use domain::run::{Lease, OnBusy, Run, RunStatus, StartTurn};
@@ -20,7 +20,7 @@ use crate::error::{Result, StoreError};
 use crate::files::{attachments_json, execution_message, named_files};
 use crate::turns::{
     Begun, Dispatch, Held, Idempotency, KEY_LIFE, NewTurn, QueueStart, Settled, Settlement, Waiting, caller,
-    note_turn, own_scope, parse_json, to_json, user_message,
+    first_of, note_turn, own_scope, parse_json, to_json, user_message,
 };
 
 pub(super) async fn begin(tx: &Transaction, scope: &Scope, new: &NewTurn) -> Result<Begun> {
@@ -182,21 +182,7 @@ async fn open_runs(tx: &Transaction, scope: &Scope) -> Result<u64> {
 }
 
 async fn first_conversation(tx: &Transaction, scope: &Scope, new: &NewTurn) -> Result<Conversation> {
-    let turn = &new.turn;
-    if turn.replace.is_some() {
-        return Err(StoreError::Invalid { input: "/replace", detail: "replace needs a conversation" });
-    }
-    let made = NewConversation {
-        id: Some(new.conversation),
-        source: turn.source,
-        patch: ConversationPatch {
-            mode: turn.mode.map(Some),
-            page_path: turn.page_path.clone().map(Some),
-            model: turn.model.clone().map(Some),
-            agent_id: turn.agent.clone().map(Some),
-            ..ConversationPatch::default()
-        },
-    };
+    let made = first_of(new)?;
     let write = Write { now: new.now, max_tabs: 0 };
     conversations::create(tx, scope, &made, new.conversation, &write).await
 }

@@ -1,6 +1,6 @@
 //! The writes of a turn: begin, start and settle, each one transaction guarded by a fence.
 
-use domain::conversation::{ConversationPatch, NewConversation, Write};
+use domain::conversation::Write;
 use domain::message::{NewMessage, Window, plain_text};
 use domain::run::{Lease, OnBusy, Run, RunStatus, StartTurn};
 use domain::scope::Scope;
@@ -13,7 +13,7 @@ use crate::error::{Result, StoreError};
 use crate::files::execution_message;
 use crate::turns::{
     Begun, Dispatch, Held, Idempotency, KEY_LIFE, NewTurn, QueueStart, Settled, Settlement, Waiting, caller,
-    note_turn, own_scope, parse_json, to_json, user_message,
+    first_of, note_turn, own_scope, parse_json, to_json, user_message,
 };
 
 // Where a statement names its index: without statistics SQLite takes a table's own key before an index that leads
@@ -140,21 +140,7 @@ pub(super) fn open_runs(db: &Connection, scope: &Scope) -> Result<i64> {
 }
 
 fn first_conversation(db: &Connection, scope: &Scope, new: &NewTurn) -> Result<Uuid> {
-    let turn = &new.turn;
-    if turn.replace.is_some() {
-        return Err(StoreError::Invalid { input: "/replace", detail: "replace needs a conversation" });
-    }
-    let made = NewConversation {
-        id: Some(new.conversation),
-        source: turn.source,
-        patch: ConversationPatch {
-            mode: turn.mode.map(Some),
-            page_path: turn.page_path.clone().map(Some),
-            model: turn.model.clone().map(Some),
-            agent_id: turn.agent.clone().map(Some),
-            ..ConversationPatch::default()
-        },
-    };
+    let made = first_of(new)?;
     let write = Write { now: new.now, max_tabs: 0 };
     Ok(conversations::create(db, scope, &made, new.conversation, &write)?.id)
 }
