@@ -1,5 +1,5 @@
 //! The system calls that programs in a room may make: those of ordinary programs. Whatever is not named here answers
-//! "not implemented", as on a kernel that does not have it, so programs fall back where they can.
+//! ENOSYS, as on a kernel that does not have it, so programs fall back where they can.
 
 use std::collections::BTreeMap;
 
