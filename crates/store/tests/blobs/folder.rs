@@ -106,7 +106,10 @@ async fn a_folder_that_cannot_be_used_is_named() {
     fs::create_dir(within.join("tmp")).unwrap();
     full.fill();
     let opened = Blobs::folder(&within).await.unwrap();
-    assert!(matches!(opened.ping().await, Err(BlobError::Full(_))), "it opens, to be read, and says what it lacks");
+    assert!(
+        matches!(opened.ping().await, Err(BlobError::Full(_))),
+        "it opens, to be read, and says what it lacks"
+    );
     let error = Blobs::folder(fixed.0.path().join("files")).await.unwrap_err();
     assert!(matches!(&error, BlobError::Unavailable(text) if text.contains("Read-only")), "{error}");
 }
