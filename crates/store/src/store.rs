@@ -331,6 +331,9 @@ pub trait Store: Send + Sync {
     /// may skip. `None` where there is only one node. Each call makes one connection that listens.
     fn system_news(&self) -> Option<BoxStream<'static, News>>;
 
+    /// Whether other nodes may take what this one does not renew.
+    fn is_shared(&self) -> bool;
+
     // ---- files: a name is reserved, the bytes are made durable under its key, then all become visible at once ----
 
     /// Takes names in a bag, each made unique with `-<n>` (case and soft-deleted ones count), so that bytes can be

@@ -442,6 +442,10 @@ impl Store for PostgresStore {
         news::announce(&self.database, news).await
     }
 
+    fn is_shared(&self) -> bool {
+        true
+    }
+
     fn system_news(&self) -> Option<BoxStream<'static, News>> {
         Some(news::listen(&self.config))
     }

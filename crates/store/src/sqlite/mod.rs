@@ -434,6 +434,10 @@ impl Store for SqliteStore {
         Ok(())
     }
 
+    fn is_shared(&self) -> bool {
+        false
+    }
+
     fn system_news(&self) -> Option<BoxStream<'static, News>> {
         None
     }
