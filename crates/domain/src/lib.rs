@@ -27,6 +27,7 @@ pub mod search;
 pub mod secret;
 pub mod tab;
 pub mod time;
+pub mod tokens;
 pub mod tool;
 pub mod window;
 pub mod wire;

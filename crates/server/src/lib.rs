@@ -22,6 +22,7 @@ mod sandbox_child;
 mod state;
 mod stream;
 mod tidy;
+mod tokens;
 mod web;
 
 use std::future::Future;

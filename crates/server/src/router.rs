@@ -13,7 +13,7 @@ use crate::jsonapi::schema::{ErrorsDocument, ProblemDocument};
 use crate::problem::{self, Problem};
 use crate::routes::{
     agent, agents, api_keys, approvals, audit, branches, conversations, executions, files, gateway as models,
-    health, home, members, openapi, runs, session, turns, uploads, workspace_files, workspaces,
+    health, home, members, openapi, runs, session, turns, uploads, usage, workspace_files, workspaces,
 };
 use crate::state::AppState;
 use crate::{gateway, host, observe, web};
@@ -88,6 +88,7 @@ fn guarded() -> OpenApiRouter<AppState> {
         .routes(routes!(uploads::complete))
         .routes(routes!(executions::create))
         .routes(routes!(executions::show))
+        .routes(routes!(usage::show))
         .routes(routes!(workspace_files::list, workspace_files::keep))
         .routes(routes!(workspace_files::content))
         .routes(routes!(workspace_files::delete))

@@ -20,6 +20,7 @@ use domain::file::{Bag, File};
 use domain::message::{Message, NewMessage, Window};
 use domain::run::{Lease, Run, StartTurn, TurnMessage, Usage};
 use domain::scope::{Role, Scope};
+use domain::tokens::{DayUsage, TokensUsed};
 use domain::workspace::{ApiKey, KeyGrant, Member, Membership, Workspace, WorkspacePatch};
 use futures_util::stream::BoxStream;
 use jiff::Timestamp;
@@ -235,7 +236,17 @@ pub trait Store: Send + Sync {
     async fn settle_turn(&self, held: &Held, settlement: &Settlement) -> Result<Settled>;
 
     /// Counts what a run under way has used beside its own calls. `Lost` unless it is under way with this fence.
-    async fn count_usage(&self, held: &Held, usage: Usage) -> Result<()>;
+    async fn count_usage(&self, held: &Held, usage: Usage, now: Timestamp) -> Result<()>;
+
+    /// Counts a call of a model that belongs to no run into the caller's day. `call` is a fresh id.
+    async fn count_call(&self, scope: &Scope, call: Uuid, usage: Usage, now: Timestamp) -> Result<()>;
+
+    /// Tokens that the caller and its workspace have used on the day of `now`.
+    async fn get_tokens_used(&self, scope: &Scope, now: Timestamp) -> Result<TokensUsed>;
+
+    /// What the workspace used on each day from `since` on (as `2026-11-15`), newest first; days without use are
+    /// left out.
+    async fn list_usage(&self, scope: &Scope, since: &str) -> Result<Vec<DayUsage>>;
 
     // ---- calls that wait for a person ----
 

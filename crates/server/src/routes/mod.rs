@@ -19,5 +19,6 @@ pub mod runs;
 pub mod session;
 pub mod turns;
 pub mod uploads;
+pub mod usage;
 pub mod workspace_files;
 pub mod workspaces;

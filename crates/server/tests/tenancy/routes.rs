@@ -227,14 +227,20 @@ pub fn table() -> Vec<Row> {
         Row::new(M::PATCH, "/v1/agents/{id}", Item).admin().body(|_| json!({ "name": "Taken over" })),
         Row::new(M::DELETE, "/v1/agents/{id}", Item).admin(),
         Row::new(M::GET, "/v1/models", Own),
-        Row::new(M::POST, "/v1/chat/completions", Own).body(|_| {
-            let messages = json!([{ "role": "user", "content": "think 1 word" }]);
-            json!({ "model": "demo/assistant", "messages": messages })
-        }),
-        Row::new(M::POST, "/v1/messages", Own).body(|_| {
-            let messages = json!([{ "role": "user", "content": "think 1 word" }]);
-            json!({ "model": "demo/assistant", "max_tokens": 100, "messages": messages })
-        }),
+        Row::new(M::POST, "/v1/chat/completions", List)
+            .body(|ids| {
+                let messages = json!([{ "role": "user", "content": "think 1 word" }]);
+                json!({ "model": "demo/assistant", "messages": messages, "workspace": ids.workspace })
+            })
+            .unseen(),
+        Row::new(M::POST, "/v1/messages", List)
+            .body(|ids| {
+                let messages = json!([{ "role": "user", "content": "think 1 word" }]);
+                json!({ "model": "demo/assistant", "max_tokens": 100, "messages": messages,
+                    "workspace": ids.workspace })
+            })
+            .unseen(),
+        Row::new(M::GET, "/v1/usage", List).queries(&["", "days=7"]),
     ]
 }
 

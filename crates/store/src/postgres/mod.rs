@@ -38,6 +38,7 @@ use domain::message::NewMessage;
 use domain::run::{Lease, Run, StartTurn, TurnMessage, Usage};
 use domain::scope::{Role, Scope};
 use domain::secret::Secret;
+use domain::tokens::{DayUsage, TokensUsed};
 use domain::workspace::{ApiKey, KeyGrant, Member, Membership, Workspace, WorkspacePatch};
 use futures_util::stream::BoxStream;
 use jiff::Timestamp;
@@ -295,9 +296,22 @@ impl Store for PostgresStore {
         transaction!(self.database, begin_write, settings, |tx| turn::settle(tx, held, settlement))
     }
 
-    async fn count_usage(&self, held: &Held, usage: Usage) -> Result<()> {
+    async fn count_usage(&self, held: &Held, usage: Usage, now: Timestamp) -> Result<()> {
         let settings = Settings::workspace(held.workspace).seeing_all();
-        transaction!(self.database, begin_write, settings, |tx| usage::count(tx, held, usage))
+        transaction!(self.database, begin_write, settings, |tx| usage::count(tx, held, usage, now))
+    }
+
+    async fn count_call(&self, scope: &Scope, call: Uuid, usage: Usage, now: Timestamp) -> Result<()> {
+        let settings = Settings::of(scope);
+        transaction!(self.database, begin_write, settings, |tx| usage::add(tx, scope, call, usage, now))
+    }
+
+    async fn get_tokens_used(&self, scope: &Scope, now: Timestamp) -> Result<TokensUsed> {
+        usage::used(&self.database, scope, now).await
+    }
+
+    async fn list_usage(&self, scope: &Scope, since: &str) -> Result<Vec<DayUsage>> {
+        usage::list(&self.database, scope, since).await
     }
 
     async fn add_approvals(&self, held: &Held, approvals: &[Approval]) -> Result<()> {

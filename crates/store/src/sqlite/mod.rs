@@ -38,6 +38,7 @@ use domain::file::{Bag, File};
 use domain::message::NewMessage;
 use domain::run::{Lease, Run, StartTurn, TurnMessage, Usage};
 use domain::scope::{Role, Scope};
+use domain::tokens::{DayUsage, TokensUsed};
 use domain::workspace::{ApiKey, KeyGrant, Member, Membership, Workspace, WorkspacePatch};
 use futures_util::stream::BoxStream;
 use jiff::Timestamp;
@@ -297,9 +298,28 @@ impl Store for SqliteStore {
         self.writer.write(Durability::Full, move |db| turn::settle(db, &held, &settlement)).await
     }
 
-    async fn count_usage(&self, held: &Held, usage: Usage) -> Result<()> {
+    async fn count_usage(&self, held: &Held, usage: Usage, now: Timestamp) -> Result<()> {
         let held = *held;
-        self.writer.write(Durability::Full, move |db| usage::count(db, &held, usage)).await
+        self.writer.write(Durability::Full, move |db| usage::count(db, &held, usage, now)).await
+    }
+
+    async fn count_call(&self, scope: &Scope, _: Uuid, usage: Usage, now: Timestamp) -> Result<()> {
+        let scope = scope.clone();
+        self.writer
+            .write(Durability::Full, move |db| {
+                usage::add(db, (scope.workspace, &scope.user), (usage, 0), now)
+            })
+            .await
+    }
+
+    async fn get_tokens_used(&self, scope: &Scope, now: Timestamp) -> Result<TokensUsed> {
+        let scope = scope.clone();
+        self.readers.read(move |db| usage::used(db, &scope, now)).await
+    }
+
+    async fn list_usage(&self, scope: &Scope, since: &str) -> Result<Vec<DayUsage>> {
+        let (scope, since) = (scope.clone(), since.to_owned());
+        self.readers.read(move |db| usage::list(db, &scope, &since)).await
     }
 
     async fn add_approvals(&self, held: &Held, approvals: &[Approval]) -> Result<()> {
