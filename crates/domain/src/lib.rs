@@ -28,6 +28,7 @@ pub mod secret;
 pub mod tab;
 pub mod time;
 pub mod tool;
+pub mod transfer;
 pub mod window;
 pub mod wire;
 pub mod workspace;

@@ -16,12 +16,14 @@ mod listen;
 pub mod observe;
 mod patience;
 mod problem;
+mod progress;
 pub mod router;
 mod routes;
 mod sandbox_child;
 mod state;
 mod stream;
 mod tidy;
+mod transfer;
 mod web;
 
 use std::future::Future;
