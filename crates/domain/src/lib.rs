@@ -29,6 +29,7 @@ pub mod tab;
 pub mod time;
 pub mod tokens;
 pub mod tool;
+pub mod transfer;
 pub mod window;
 pub mod wire;
 pub mod workspace;

@@ -241,7 +241,7 @@ fn kept_secret(data: &Path) -> Result<Secret> {
 }
 
 /// The local workspace, and `local.key`: an admin key of it that is known to the store.
-async fn prepare_local(config: &Config, store: &dyn Store, clock: &dyn Clock) -> Result<()> {
+pub(crate) async fn prepare_local(config: &Config, store: &dyn Store, clock: &dyn Clock) -> Result<()> {
     let known = store.list_memberships(LOCAL_USER, None, None, 1).await?;
     let workspace = match known.into_iter().next() {
         Some(membership) => membership.workspace,

@@ -16,6 +16,7 @@ mod listen;
 pub mod observe;
 mod patience;
 mod problem;
+mod progress;
 pub mod router;
 mod routes;
 mod sandbox_child;
@@ -23,6 +24,7 @@ mod state;
 mod stream;
 mod tidy;
 mod tokens;
+mod transfer;
 mod web;
 
 use std::future::Future;

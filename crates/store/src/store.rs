@@ -8,6 +8,8 @@
 //! takes a `Scope` touches that workspace only. Every change of who may do what writes its audit entry
 //! in the same transaction.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use domain::agent::Agent;
 use domain::approval::{Approval, Decision};
@@ -21,6 +23,7 @@ use domain::message::{Message, NewMessage, Window};
 use domain::run::{Lease, Run, StartTurn, TurnMessage, Usage};
 use domain::scope::{Role, Scope};
 use domain::tokens::{DayUsage, TokensUsed};
+use domain::transfer::{Archive, ArchivedFile};
 use domain::workspace::{ApiKey, KeyGrant, Member, Membership, Workspace, WorkspacePatch};
 use futures_util::stream::BoxStream;
 use jiff::Timestamp;
@@ -472,6 +475,24 @@ pub trait Store: Send + Sync {
         branch: Uuid,
         now: Timestamp,
     ) -> Result<Conversation>;
+
+    // ---- in and out: whole conversations ----
+
+    /// Live conversations that the scope may see, by id, after `after`.
+    async fn list_archivable(&self, scope: &Scope, after: Option<Uuid>, limit: usize) -> Result<Vec<Uuid>>;
+
+    /// A live conversation with all that belongs to it, from one snapshot: every branch, settled runs, visible files.
+    async fn get_archive(&self, scope: &Scope, id: Uuid) -> Result<Archive>;
+
+    /// The visible files of the workspace itself, by id.
+    async fn list_archived_files(&self, scope: &Scope) -> Result<Vec<ArchivedFile>>;
+
+    /// Which of these ids conversations of the workspace have, deleted ones too.
+    async fn known_conversations(&self, scope: &Scope, ids: &[Uuid]) -> Result<Vec<bool>>;
+
+    /// Writes a checked conversation with all that belongs to it, in one transaction, synced; the bytes of its files
+    /// lie under their keys. False, and nothing is changed, when the workspace has one with its id, deleted or not.
+    async fn import_archive(&self, scope: &Scope, archive: Arc<Archive>) -> Result<bool>;
 
     // ---- the store itself ----
 

@@ -3,6 +3,7 @@
 mod agents;
 mod appends;
 mod approvals;
+mod archive;
 mod audit;
 mod branches;
 mod conversations;
@@ -25,6 +26,8 @@ mod turn;
 mod usage;
 mod workspaces;
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use domain::agent::Agent;
 use domain::approval::{Approval, Decision};
@@ -39,6 +42,7 @@ use domain::run::{Lease, Run, StartTurn, TurnMessage, Usage};
 use domain::scope::{Role, Scope};
 use domain::secret::Secret;
 use domain::tokens::{DayUsage, TokensUsed};
+use domain::transfer::{Archive, ArchivedFile};
 use domain::workspace::{ApiKey, KeyGrant, Member, Membership, Workspace, WorkspacePatch};
 use futures_util::stream::BoxStream;
 use jiff::Timestamp;
@@ -46,7 +50,7 @@ use uuid::Uuid;
 
 use self::appends::Appends;
 use self::transaction::{Database, Settings};
-use crate::error::Result;
+use crate::error::{Result, StoreError};
 use crate::files::{Doomed, Execution, Fork, NewExecution, NewFile, Purgeable, Reserved, Stored};
 use crate::list::Dialect;
 use crate::store::{Store, Thread, ThreadRead};
@@ -643,6 +647,33 @@ impl Store for PostgresStore {
             branch,
             now
         ))
+    }
+
+    async fn list_archivable(&self, scope: &Scope, after: Option<Uuid>, limit: usize) -> Result<Vec<Uuid>> {
+        archive::list(&self.database, scope, after, limit).await
+    }
+
+    async fn get_archive(&self, scope: &Scope, id: Uuid) -> Result<Archive> {
+        archive::get(&self.database, scope, id).await
+    }
+
+    async fn list_archived_files(&self, scope: &Scope) -> Result<Vec<ArchivedFile>> {
+        archive::list_files(&self.database, scope).await
+    }
+
+    async fn known_conversations(&self, scope: &Scope, ids: &[Uuid]) -> Result<Vec<bool>> {
+        archive::known(&self.database, scope, ids).await
+    }
+
+    async fn import_archive(&self, scope: &Scope, archive: Arc<Archive>) -> Result<bool> {
+        let imported = transaction!(self.database, begin_write, Settings::of(scope), |tx| archive::import(
+            tx, scope, &archive
+        ));
+        match imported {
+            // Another import was faster.
+            Err(StoreError::Taken("id")) => Ok(false),
+            done => done,
+        }
     }
 
     async fn ping(&self) -> Result<()> {

@@ -2,6 +2,7 @@
 
 mod agents;
 mod approvals;
+mod archive;
 mod audit;
 mod branches;
 mod conversations;
@@ -25,6 +26,7 @@ mod workspaces;
 mod writer;
 
 use std::path::Path;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use domain::agent::Agent;
@@ -39,6 +41,7 @@ use domain::message::NewMessage;
 use domain::run::{Lease, Run, StartTurn, TurnMessage, Usage};
 use domain::scope::{Role, Scope};
 use domain::tokens::{DayUsage, TokensUsed};
+use domain::transfer::{Archive, ArchivedFile};
 use domain::workspace::{ApiKey, KeyGrant, Member, Membership, Workspace, WorkspacePatch};
 use futures_util::stream::BoxStream;
 use jiff::Timestamp;
@@ -625,6 +628,31 @@ impl Store for SqliteStore {
         let scope = scope.clone();
         let work = move |db: &_| branches::select(db, &scope, conversation, branch, now);
         self.writer.write(Durability::Full, work).await
+    }
+
+    async fn list_archivable(&self, scope: &Scope, after: Option<Uuid>, limit: usize) -> Result<Vec<Uuid>> {
+        let scope = scope.clone();
+        self.readers.read(move |db| archive::list(db, &scope, after, limit)).await
+    }
+
+    async fn get_archive(&self, scope: &Scope, id: Uuid) -> Result<Archive> {
+        let scope = scope.clone();
+        self.readers.read(move |db| archive::get(db, &scope, id)).await
+    }
+
+    async fn list_archived_files(&self, scope: &Scope) -> Result<Vec<ArchivedFile>> {
+        let scope = scope.clone();
+        self.readers.read(move |db| files::archived(db, &scope, None)).await
+    }
+
+    async fn known_conversations(&self, scope: &Scope, ids: &[Uuid]) -> Result<Vec<bool>> {
+        let (scope, ids) = (scope.clone(), ids.to_vec());
+        self.readers.read(move |db| archive::known(db, &scope, &ids)).await
+    }
+
+    async fn import_archive(&self, scope: &Scope, archive: Arc<Archive>) -> Result<bool> {
+        let scope = scope.clone();
+        self.writer.write(Durability::Full, move |db| archive::import(db, &scope, &archive)).await
     }
 
     async fn ping(&self) -> Result<()> {
