@@ -1,17 +1,30 @@
 //! `threadkeep chat`: a conversation in the terminal, by the server's HTTP API alone.
 //!
-//! `api`, `files` and `follow` speak to the server. `plain` is the chat without a screen. The pure parts: `clean`
-//! (others' text made harmless), `printer` (events to plain output).
+//! `api`, `files` and `follow` speak to the server. `plain` is the chat without a screen, `app` the one with. The rest is
+//! pure: `clean` makes others' text harmless, `printer` makes events plain output, `markdown`, `table`, `wrap` and
+//! `view` make lines, `thread`, `editor`, `picker` and `screen` are what is shown, `command` is what was typed.
 
-pub mod api;
-pub mod clean;
+mod api;
+mod app;
+mod clean;
+mod command;
+mod draw;
+mod editor;
 mod failure;
-pub mod files;
-pub mod follow;
+mod files;
+mod follow;
+mod markdown;
+mod picker;
 mod plain;
 mod printer;
+mod screen;
 mod session;
+mod table;
+mod thread;
+mod view;
+mod wrap;
 
+use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -49,5 +62,9 @@ pub struct Options {
 pub async fn run(options: Options) -> Result<ExitCode, Failure> {
     let attach = options.attach.iter().map(|path| files::choose(path)).collect::<Result<Vec<_>, _>>()?;
     let session = Session::open(&options).await?;
+    // Both ends are a person's: the chat may take the whole screen.
+    if std::io::stdin().is_terminal() && std::io::stdout().is_terminal() && !options.json {
+        return app::run(session, attach, &options).await;
+    }
     plain::run(session, attach, &options).await
 }

@@ -21,6 +21,10 @@ pub struct Session {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ask {
     Message(String),
+    /// A user message said otherwise.
+    Edit(Uuid, String),
+    /// The answer to a user message once more.
+    Again(Uuid),
 }
 
 impl Session {
@@ -71,6 +75,11 @@ impl Session {
                 // Whatever else is going on there, the question is answered in its turn.
                 set("on_busy", Some("enqueue".into()));
             }
+            Ask::Edit(message, text) => {
+                set("replace", Some(message.to_string().into()));
+                set("message", Some(text.as_str().into()));
+            }
+            Ask::Again(message) => set("replace", Some(message.to_string().into())),
         }
         set("conversation", self.conversation.map(|id| id.to_string().into()));
         if !attached.is_empty() {

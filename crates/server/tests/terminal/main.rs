@@ -8,4 +8,6 @@
 )]
 
 mod plain;
+mod screen;
+mod tmux;
 mod world;
