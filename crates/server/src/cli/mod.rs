@@ -1,5 +1,6 @@
 //! The subcommands. Each file is one of them: its arguments and what it does with them.
 
+mod chat;
 mod completions;
 mod config;
 mod doctor;
@@ -34,6 +35,7 @@ pub fn command() -> Command {
         .arg_required_else_help(true)
         .subcommands([
             serve::command(),
+            chat::command(),
             config::command(),
             keys::command(),
             migrate::command(),
@@ -77,8 +79,9 @@ fn dispatch(matches: &ArgMatches, env: Env) -> Result<ExitCode> {
     if name == "completions" {
         return completions::run(sub);
     }
-    let config = load(sub, env.into_iter())?;
+    let config = load(sub, env.iter().cloned())?;
     match name {
+        "chat" => block_on(chat::run(config, sub.clone(), env)),
         "config" => config::run(&config, sub),
         "serve" => block_on(serve::run(config)),
         "keys" => block_on(keys::run(config, sub.clone())),

@@ -21,7 +21,9 @@ use domain::secret::Secret;
 pub use example::example;
 pub use load::load;
 pub use numbers::as_env;
-pub use settings::flags;
+pub use settings::{flags, flags_of};
+pub use sources::CLIENT_VARIABLES;
+pub use value::base_url as http_url;
 
 #[derive(Debug, Clone)]
 pub struct Config {

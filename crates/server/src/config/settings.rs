@@ -158,12 +158,21 @@ pub(super) fn all() -> impl Iterator<Item = &'static Setting> {
 
 /// Adds `--config` and every setting to a command. The many numbers show in `--help`, not in `-h`.
 pub fn flags(command: Command) -> Command {
+    with_flags(command, |_| true)
+}
+
+/// As `flags`, with these settings alone.
+pub fn flags_of(command: Command, keys: &[&str]) -> Command {
+    with_flags(command, |setting| keys.contains(&setting.key))
+}
+
+fn with_flags(command: Command, wanted: impl Fn(&Setting) -> bool) -> Command {
     let file = Arg::new("config")
         .long("config")
         .value_name("FILE")
         .help("TOML file to read settings from [env: THREADKEEP_CONFIG]")
         .help_heading(SERVER);
-    command.arg(file).args(all().map(|setting| {
+    command.arg(file).args(all().filter(|setting| wanted(setting)).map(|setting| {
         Arg::new(setting.key)
             .long(setting.flag())
             .value_name(setting.kind.placeholder())
