@@ -3,7 +3,7 @@
 import { parse } from './json';
 
 /** One of several things that were wrong with a request. */
-export type Fault = { row?: number; column?: string | null; pointer?: string; detail: string };
+export type Fault = { row?: number; column?: string; message: string };
 
 /** A refusal of the server, with its stable code; `status` is 0 when it was not reached. */
 export class Failure extends Error {

@@ -37,15 +37,15 @@ export const importRows = (id: string, file: Blob, type: 'text/csv' | 'applicati
 export const exportLink = (id: string, format: 'csv' | 'json') => linked(`${tables}/${id}/export`, { format });
 
 export type Tool = { name: string; description: string; read_only: boolean; server: string | null };
-export type ToolServer = { name: string; url?: string | null; status?: string; error?: string | null };
+export type ToolServer = { name: string; url: string | null; source: 'operator' | 'workspace' };
 export const listTools = () => all<Tool>('/v1/tools');
 export const listToolServers = () => all<ToolServer>('/v1/tool-servers');
-export const addToolServer = (server: { name: string; url: string }) => request<ToolServer>('/v1/tool-servers', { method: 'POST', body: server });
+export const addToolServer = (server: { name: string; url: string; token?: string }) => request<ToolServer>('/v1/tool-servers', { method: 'POST', body: server });
 export const removeToolServer = (name: string) => request<void>(`/v1/tool-servers/${encodeURIComponent(name)}`, { method: 'DELETE' });
 
 export type Spent = { day: string; input_tokens: number; output_tokens: number; total_tokens: number; runs: number };
 export type Allowance = { used: number; limit: number | null; resets_at: string };
-export type Usage = { data: Spent[]; today: { user?: Allowance; workspace?: Allowance } };
+export type Usage = { data: Spent[]; today: { user: Allowance; workspace: Allowance } };
 export const getUsage = () => request<Usage>('/v1/usage');
 
 export const archiveLink = (format: string) => linked('/v1/export', { format });

@@ -18,7 +18,7 @@ export function read(text: string, type: Column['type']): Json | undefined {
   return trimmed;
 }
 
-const look = 'h-9 w-full min-w-24 bg-transparent px-3 text-small outline-none focus:bg-accent-wash';
+const look = 'h-9 w-full min-w-28 bg-transparent px-3 text-small outline-none focus:bg-accent-wash';
 
 export function Cell({ label, column, value, onSave }: { label: string; column: Column; value: Json | undefined; onSave: (value: Json) => void }) {
   const was = shown(value);
@@ -53,7 +53,7 @@ export function Cell({ label, column, value, onSave }: { label: string; column: 
         if (event.key === 'Enter' && !event.nativeEvent.isComposing) event.currentTarget.blur();
         if (event.key === 'Escape') setTyped(null);
       }}
-      className={`${look} placeholder:text-transparent focus:placeholder:text-faint ${column.type === 'number' ? 'text-right tabular-nums' : ''}`}
+      className={`${look} placeholder:text-transparent focus:placeholder:text-faint ${column.type === 'number' ? 'text-right tabular-nums' : column.type === 'text' ? 'min-w-44' : ''}`}
     />
   );
 }

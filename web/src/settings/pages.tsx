@@ -64,9 +64,9 @@ function PageList({ onNew }: { onNew: () => void }) {
         <List label="Pages">
           {found.map((page) => (
             <Item key={page.id}>
-              <a href={paths.page(page.id)} onClick={follow} className="min-w-0 grow hover:text-accent">
+              <a href={paths.page(page.id)} onClick={follow} className="min-w-0 grow basis-0 hover:text-accent">
                 <bdi className="block truncate font-medium">{page.title}</bdi>
-                <bdi className="block truncate text-tiny text-faint">{page.body.slice(0, 200)}</bdi>
+                <bdi className="block truncate text-tiny text-faint">{page.body.slice(0, 200).replace(/[#*_`>|-]+/g, ' ')}</bdi>
               </a>
               <span className="text-tiny text-faint">{day(page.updated_at)}</span>
             </Item>

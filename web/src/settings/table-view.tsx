@@ -68,7 +68,8 @@ export function TableView({ id, target }: { id: string; target: string | null })
             {faults.map((fault, at) => (
               <li key={at} className="[overflow-wrap:anywhere]">
                 {fault.row !== undefined && <strong className="font-semibold">Row {fault.row}: </strong>}
-                {fault.detail}
+                {fault.column !== undefined && <bdi>{fault.column}: </bdi>}
+                {fault.message}
               </li>
             ))}
           </ul>

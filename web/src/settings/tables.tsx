@@ -52,7 +52,7 @@ export function Tables({ id, row }: { id: string | null; row: string | null }) {
         <List label="Tables">
           {data.map((table) => (
             <Item key={table.id}>
-              <a href={paths.table(table.id)} onClick={follow} className="min-w-0 grow hover:text-accent">
+              <a href={paths.table(table.id)} onClick={follow} className="min-w-0 grow basis-0 hover:text-accent">
                 <bdi className="block truncate font-medium">{table.name}</bdi>
                 <bdi className="block truncate text-tiny text-faint">{table.columns.map((column) => column.name).join(' · ')}</bdi>
               </a>

@@ -46,13 +46,15 @@ function ToolServers() {
   const client = useQueryClient();
   const [name, setName] = useState('');
   const [url, setUrl] = useState('');
+  const [token, setToken] = useState('');
   const { data, error } = useQuery({ queryKey: ['tool-servers'], queryFn: listToolServers });
   const settle = () => Promise.all([client.invalidateQueries({ queryKey: ['tool-servers'] }), client.invalidateQueries({ queryKey: ['tools'] })]);
   const add = useMutation({
-    mutationFn: () => addToolServer({ name: name.trim(), url: url.trim() }),
+    mutationFn: () => addToolServer({ name: name.trim(), url: url.trim(), ...(token.trim() ? { token: token.trim() } : {}) }),
     onSuccess: () => {
       setName('');
       setUrl('');
+      setToken('');
     },
     onError: complain,
     onSettled: settle,
@@ -69,6 +71,7 @@ function ToolServers() {
       >
         <Field label="Name" className="w-40 grow" placeholder="docs" value={name} maxLength={64} onChange={(event) => setName(event.target.value)} />
         <Field label="Address" className="min-w-48 grow-3" type="url" placeholder="https://example.com/mcp" value={url} onChange={(event) => setUrl(event.target.value)} />
+        <Field label="Token (optional)" className="w-40 grow" type="password" autoComplete="off" value={token} onChange={(event) => setToken(event.target.value)} />
         <Button look="solid" type="submit" className="h-10" disabled={!name.trim() || !url.trim() || add.isPending}>
           Add
         </Button>
@@ -83,9 +86,8 @@ function ToolServers() {
               <span className="min-w-0 grow">
                 <bdi className="block truncate font-medium">{server.name}</bdi>
                 <bdi className="block truncate text-tiny text-faint">{server.url ?? 'set up by the operator'}</bdi>
-                {server.error && <bdi className="block text-tiny text-danger">{server.error}</bdi>}
               </span>
-              {server.url && (
+              {server.source === 'workspace' && (
                 <IconButton name={`Remove ${server.name}`} onClick={() => remove.mutate(server.name)}>
                   <Trash2 size={16} aria-hidden />
                 </IconButton>

@@ -16,8 +16,8 @@ export function UsageSection() {
         <>
           <Section title="Today" about="Tokens that models have read and written.">
             <div className="grid gap-3 sm:grid-cols-2">
-              {data.today.user && <Meter name="You" allowance={data.today.user} />}
-              {data.today.workspace && <Meter name="The workspace" allowance={data.today.workspace} />}
+              <Meter name="You" allowance={data.today.user} />
+              <Meter name="The workspace" allowance={data.today.workspace} />
             </div>
           </Section>
           <Section title="By day">{data.data.length === 0 ? <Empty>Nothing was used yet.</Empty> : <Days days={data.data} />}</Section>
