@@ -20,6 +20,7 @@ use domain::file::{Bag, File};
 use domain::message::{Message, NewMessage, Window};
 use domain::run::{Lease, Run, StartTurn, TurnMessage, Usage};
 use domain::scope::{Role, Scope};
+use domain::tool_server::ToolServer;
 use domain::workspace::{ApiKey, KeyGrant, Member, Membership, Workspace, WorkspacePatch};
 use futures_util::stream::BoxStream;
 use jiff::Timestamp;
@@ -268,6 +269,21 @@ pub trait Store: Send + Sync {
     async fn get_workspace_model(&self, scope: &Scope) -> Result<Option<String>>;
 
     async fn set_workspace_model(&self, scope: &Scope, model: Option<&str>) -> Result<()>;
+
+    // ---- tool servers ----
+
+    /// `Taken` if the workspace has one of that name.
+    async fn add_tool_server(&self, scope: &Scope, server: &ToolServer) -> Result<()>;
+
+    /// Those that admins have added, by name, after `after`.
+    async fn list_tool_servers(
+        &self,
+        scope: &Scope,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<ToolServer>>;
+
+    async fn remove_tool_server(&self, scope: &Scope, name: &str, now: Timestamp) -> Result<()>;
 
     // ---- runs ----
 
