@@ -73,6 +73,7 @@ impl Server {
     /// Serves until `shutdown`, drains, and closes the store.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
         listen::listen(self.listener, router::router(&self.app), &self.app, shutdown).await;
+        self.app.tool_servers.stop().await;
         self.app.store.close().await;
     }
 }

@@ -24,6 +24,7 @@ use domain::run::{Lease, Run, StartTurn, TurnMessage, Usage};
 use domain::scope::{Role, Scope};
 use domain::tokens::{DayUsage, TokensUsed};
 use domain::transfer::{Archive, ArchivedFile};
+use domain::tool_server::ToolServer;
 use domain::workspace::{ApiKey, KeyGrant, Member, Membership, Workspace, WorkspacePatch};
 use futures_util::stream::BoxStream;
 use jiff::Timestamp;
@@ -282,6 +283,21 @@ pub trait Store: Send + Sync {
     async fn get_workspace_model(&self, scope: &Scope) -> Result<Option<String>>;
 
     async fn set_workspace_model(&self, scope: &Scope, model: Option<&str>) -> Result<()>;
+
+    // ---- tool servers ----
+
+    /// `Taken` if the workspace has one of that name.
+    async fn add_tool_server(&self, scope: &Scope, server: &ToolServer) -> Result<()>;
+
+    /// Those that admins have added, by name, after `after`.
+    async fn list_tool_servers(
+        &self,
+        scope: &Scope,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<ToolServer>>;
+
+    async fn remove_tool_server(&self, scope: &Scope, name: &str, now: Timestamp) -> Result<()>;
 
     // ---- runs ----
 

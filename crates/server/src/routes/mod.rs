@@ -17,6 +17,7 @@ pub mod openapi;
 mod planning;
 pub mod runs;
 pub mod session;
+pub mod tool_servers;
 pub mod turns;
 pub mod uploads;
 pub mod usage;

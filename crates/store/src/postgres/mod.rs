@@ -21,6 +21,7 @@ mod open;
 mod purge;
 mod runs;
 mod search;
+mod tool_servers;
 mod transaction;
 mod turn;
 mod usage;
@@ -43,6 +44,7 @@ use domain::scope::{Role, Scope};
 use domain::secret::Secret;
 use domain::tokens::{DayUsage, TokensUsed};
 use domain::transfer::{Archive, ArchivedFile};
+use domain::tool_server::ToolServer;
 use domain::workspace::{ApiKey, KeyGrant, Member, Membership, Workspace, WorkspacePatch};
 use futures_util::stream::BoxStream;
 use jiff::Timestamp;
@@ -361,6 +363,27 @@ impl Store for PostgresStore {
     async fn set_workspace_model(&self, scope: &Scope, model: Option<&str>) -> Result<()> {
         transaction!(self.database, begin_write, Settings::of(scope), |tx| agents::set_model(
             tx, scope, model
+        ))
+    }
+
+    async fn add_tool_server(&self, scope: &Scope, server: &ToolServer) -> Result<()> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| tool_servers::add(
+            tx, scope, server
+        ))
+    }
+
+    async fn list_tool_servers(
+        &self,
+        scope: &Scope,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<ToolServer>> {
+        tool_servers::list(&self.database, scope, after, limit).await
+    }
+
+    async fn remove_tool_server(&self, scope: &Scope, name: &str, now: Timestamp) -> Result<()> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| tool_servers::remove(
+            tx, scope, name, now
         ))
     }
 

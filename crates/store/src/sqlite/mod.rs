@@ -20,6 +20,7 @@ mod readers;
 mod run_files;
 mod runs;
 mod search;
+mod tool_servers;
 mod turn;
 mod usage;
 mod workspaces;
@@ -42,6 +43,7 @@ use domain::run::{Lease, Run, StartTurn, TurnMessage, Usage};
 use domain::scope::{Role, Scope};
 use domain::tokens::{DayUsage, TokensUsed};
 use domain::transfer::{Archive, ArchivedFile};
+use domain::tool_server::ToolServer;
 use domain::workspace::{ApiKey, KeyGrant, Member, Membership, Workspace, WorkspacePatch};
 use futures_util::stream::BoxStream;
 use jiff::Timestamp;
@@ -372,6 +374,26 @@ impl Store for SqliteStore {
     async fn set_workspace_model(&self, scope: &Scope, model: Option<&str>) -> Result<()> {
         let (scope, model) = (scope.clone(), model.map(str::to_owned));
         self.writer.write(Durability::Full, move |db| agents::set_model(db, &scope, model.as_deref())).await
+    }
+
+    async fn add_tool_server(&self, scope: &Scope, server: &ToolServer) -> Result<()> {
+        let (scope, server) = (scope.clone(), server.clone());
+        self.writer.write(Durability::Full, move |db| tool_servers::add(db, &scope, &server)).await
+    }
+
+    async fn list_tool_servers(
+        &self,
+        scope: &Scope,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<ToolServer>> {
+        let (scope, after) = (scope.clone(), after.map(str::to_owned));
+        self.readers.read(move |db| tool_servers::list(db, &scope, after.as_deref(), limit)).await
+    }
+
+    async fn remove_tool_server(&self, scope: &Scope, name: &str, now: Timestamp) -> Result<()> {
+        let (scope, name) = (scope.clone(), name.to_owned());
+        self.writer.write(Durability::Full, move |db| tool_servers::remove(db, &scope, &name, now)).await
     }
 
     async fn get_run(&self, scope: &Scope, run: Uuid) -> Result<Run> {
