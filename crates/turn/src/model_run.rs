@@ -115,7 +115,7 @@ impl Turns {
         };
         let model = inner.models.find(&name)?;
         let (tools, specs) = self.tools_of(agent.as_ref());
-        let system = agent::system(agent.as_ref());
+        let system = agent::system(agent.as_ref(), dispatch.turn.brought.instructions.as_deref());
         let material = material::Thread::read(self, log, dispatch, system).await?;
         let place = Place {
             workspace: log.held.workspace,
