@@ -23,8 +23,8 @@ use domain::message::{Message, NewMessage, Window};
 use domain::run::{Lease, Run, StartTurn, TurnMessage, Usage};
 use domain::scope::{Role, Scope};
 use domain::tokens::{DayUsage, TokensUsed};
-use domain::transfer::{Archive, ArchivedFile};
 use domain::tool_server::ToolServer;
+use domain::transfer::{Archive, ArchivedFile};
 use domain::workspace::{ApiKey, KeyGrant, Member, Membership, Workspace, WorkspacePatch};
 use futures_util::stream::BoxStream;
 use jiff::Timestamp;
@@ -33,8 +33,8 @@ use uuid::Uuid;
 use crate::error::{Result, StoreError};
 use crate::files::{Doomed, Execution, Fork, NewExecution, NewFile, Purgeable, Reserved, Stored};
 use crate::turns::{
-    Batch, Begun, Branch, Dispatch, Heartbeat, Held, LogPage, NewTurn, News, QueueStart, Settled, Settlement,
-    Waiting,
+    Asking, Batch, Begun, Branch, Dispatch, Heartbeat, Held, LogPage, NewTurn, News, QueueStart, Settled,
+    Settlement, Waiting,
 };
 
 pub(crate) const WORKSPACE_NOT_EMPTY: StoreError = StoreError::Conflict {
@@ -329,6 +329,21 @@ pub trait Store: Send + Sync {
 
     /// As `read_trace`, for whoever is to end the run: its conversation may be deleted. `Lost` when it is another's.
     async fn read_held(&self, held: &Held, after: i64, max_bytes: usize) -> Result<LogPage>;
+
+    // ---- other people's clients ----
+
+    async fn get_asking(&self, scope: &Scope, run: Uuid) -> Result<Asking>;
+
+    /// Takes a run out of the API that made it; everything else goes on knowing it.
+    async fn forget_response(&self, scope: &Scope, run: Uuid) -> Result<()>;
+
+    /// The clients' own pairs of these conversations, which the scope is known to see; as JSON.
+    async fn list_metadata(&self, scope: &Scope, ids: &[Uuid]) -> Result<Vec<(Uuid, Option<String>)>>;
+
+    async fn set_metadata(&self, scope: &Scope, conversation: Uuid, metadata: &str) -> Result<()>;
+
+    /// One message of a conversation, on whichever branch.
+    async fn get_message(&self, scope: &Scope, conversation: Uuid, message: Uuid) -> Result<Message>;
 
     // ---- leases: liveness by the database's own clock ----
 

@@ -3,7 +3,7 @@
 use domain::conversation::{Conversation, ConversationPatch, Kind, NewConversation};
 use domain::file::File;
 use domain::message::{Message, MessageRole, NewMessage, blocks_from_json};
-use domain::run::{Lease, Run, RunError, RunStatus, StartTurn, TurnMessage, Usage};
+use domain::run::{Brought, Lease, Run, RunError, RunStatus, StartTurn, TurnMessage, Usage};
 use domain::scope::{Role, Scope};
 use domain::tokens::{OutOfTokens, TokenLimits};
 use jiff::Timestamp;
@@ -53,6 +53,15 @@ pub enum Begun {
     TooManyRuns,
     /// Nothing is left of a day's tokens.
     OutOfTokens(OutOfTokens),
+}
+
+/// A run, and the turn that it was asked to be.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Asking {
+    pub run: Run,
+    pub turn: StartTurn,
+    /// Taken out of the API that made it.
+    pub forgotten: bool,
 }
 
 /// A run with the right to write to it, wherever it lives.
@@ -186,9 +195,18 @@ pub(crate) fn to_json(value: &impl Serialize) -> Result<String> {
 }
 
 /// The message that a turn puts into its thread.
-pub(crate) fn user_message(id: Uuid, said: &TurnMessage, now: Timestamp) -> Result<NewMessage> {
+pub(crate) fn user_message(
+    id: Uuid,
+    said: &TurnMessage,
+    brought: &Brought,
+    now: Timestamp,
+) -> Result<NewMessage> {
     let content = blocks_from_json(&said.content).map_err(|fault| StoreError::Internal(fault.to_string()))?;
-    Ok(NewMessage { content, ..NewMessage::text(id, MessageRole::User, "", now) })
+    let mut message = NewMessage { content, ..NewMessage::text(id, MessageRole::User, "", now) };
+    if let Some(name) = &brought.message_name {
+        message.metadata = to_json(&serde_json::json!({ "client_id": name }))?;
+    }
+    Ok(message)
 }
 
 /// The scope of the server's own work for a run: all of one workspace.

@@ -120,7 +120,7 @@ impl Turns {
             log.trace(self.now(), &Trace::Note { text })?;
         }
         let (tools, specs) = offered.tools.into_iter().map(|tool| (Arc::clone(&tool), tool.spec())).unzip();
-        let system = agent::system(agent.as_ref());
+        let system = agent::system(agent.as_ref(), dispatch.turn.brought.instructions.as_deref());
         let material = material::Thread::read(self, log, dispatch, system).await?;
         let place = Place {
             workspace: log.held.workspace,

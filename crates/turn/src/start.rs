@@ -49,10 +49,12 @@ impl Turns {
         let interrupts =
             matches!(turn.on_busy, domain::run::OnBusy::Interrupt | domain::run::OnBusy::Rollback);
         let conversation = turn.conversation;
+        let brought = &turn.brought;
         let new = NewTurn {
+            message: brought.message.unwrap_or_else(|| clock.new_id()),
+            // The answer has the run's id: it comes after the message, also in the order of ids.
             run: clock.new_id(),
-            message: clock.new_id(),
-            conversation: clock.new_id(),
+            conversation: brought.conversation.unwrap_or_else(|| clock.new_id()),
             branch: clock.new_id(),
             turn,
             idempotency,

@@ -195,6 +195,30 @@ impl Upload {
         Ok(())
     }
 
+    /// Takes a file whose bytes came with the request.
+    pub async fn take_bytes(&mut self, sent: &str, bytes: Bytes) -> Result<(), Problem> {
+        let limit = self.app.limits.max_file_bytes;
+        let size = bytes.len() as u64;
+        if bytes.is_empty() {
+            let detail = format!("The file {} is empty.", shown(sent));
+            let (status, title) = (StatusCode::UNPROCESSABLE_ENTITY, "The file is empty");
+            return Err(Problem::new(status, "empty_file", title, detail));
+        }
+        if size > limit {
+            let detail = format!("The file {} is over {limit} bytes.", shown(sent));
+            return Err(too_large("file_too_large", detail, limit));
+        }
+        let name = safe_name(sent);
+        let mime_type = sniff(bytes.get(..HEAD_BYTES).unwrap_or(&bytes), &name);
+        self.check_type(&mime_type, sent)?;
+        let (id, key) = self.reserve(name, self.target.source, size).await?;
+        let mut writer: BlobWriter = self.app.blobs.writer(&key).await?;
+        writer.write(bytes).await?;
+        let digest = self.finish(writer.finish()).await?;
+        self.stored.push(Stored { id, digest, mime_type });
+        Ok(())
+    }
+
     async fn finish(
         &mut self,
         writing: impl Future<Output = Result<Digest, BlobError>> + Send + 'static,

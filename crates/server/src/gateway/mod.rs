@@ -157,7 +157,10 @@ pub async fn as_clients_expect(request: Request, next: Next) -> Response {
         503 => "overloaded_error",
         _ => "api_error",
     };
-    let error = json!({ "message": problem.detail, "type": kind, "param": null, "code": problem.code });
+    let source = serde_json::to_value(&problem.source).unwrap_or_default();
+    let pointer = source["pointer"].as_str().or(source["parameter"].as_str());
+    let param = pointer.map(|pointer| pointer.trim_start_matches('/').replace('/', "."));
+    let error = json!({ "message": problem.detail, "type": kind, "param": param, "code": problem.code });
     let kept = std::mem::take(response.headers_mut());
     let mut told = (*problem).clone().with("error", error).into_response();
     for (name, value) in &kept {

@@ -1,7 +1,9 @@
 //! One file per resource, one function per endpoint: extract, one call, shape the reply.
 
+pub mod ag_ui;
 pub mod agent;
 pub mod agents;
+pub mod ai_chat;
 pub mod api_keys;
 pub mod approvals;
 pub mod audit;
@@ -13,8 +15,10 @@ pub mod gateway;
 pub mod health;
 pub mod home;
 pub mod members;
+pub mod oai_conversations;
 pub mod openapi;
 mod planning;
+pub mod responses;
 pub mod runs;
 pub mod session;
 pub mod tool_servers;

@@ -100,7 +100,7 @@ pub async fn events(
 }
 
 /// The last event that the reader saw, by header or by query; both must agree.
-fn after(query: Option<&str>, headers: &HeaderMap) -> Result<i64, Problem> {
+pub(super) fn after(query: Option<&str>, headers: &HeaderMap) -> Result<i64, Problem> {
     let number = |text: &str| text.trim().parse::<i64>().ok().filter(|n| *n >= 0);
     let mut found = None;
     for value in headers.get_all("last-event-id") {

@@ -61,6 +61,7 @@ pub fn absent() -> Ids {
     Ids {
         workspace: id(),
         conversation: id(),
+        idle: id(),
         deleted: id(),
         message: id(),
         settled: id(),
@@ -172,7 +173,8 @@ impl Victim {
         }
         let attributes = json!({ "title": format!("My {THREAD_WORD}"), "context": { "note": THREAD_WORD } });
         let conversation = as_owner.create_conversation(attributes.clone()).await.unwrap();
-        let deleted = as_owner.create_conversation(attributes).await.unwrap();
+        let deleted = as_owner.create_conversation(attributes.clone()).await.unwrap();
+        let idle = as_owner.create_conversation(attributes).await.unwrap();
         let scope = Scope {
             workspace: workspace.parse().unwrap(),
             org: "org-1".into(),
@@ -181,7 +183,7 @@ impl Victim {
             key: None,
             administers: false,
         };
-        for id in [&conversation, &deleted] {
+        for id in [&conversation, &deleted, &idle] {
             let now = SystemClock.now();
             let text = format!("Read my {THREAD_WORD}");
             let message = NewMessage::text(SystemClock.new_id(), MessageRole::User, text, now);
@@ -206,6 +208,7 @@ impl Victim {
         let ids = Ids {
             workspace,
             conversation,
+            idle,
             deleted,
             message,
             settled,

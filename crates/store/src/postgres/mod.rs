@@ -6,6 +6,7 @@ mod approvals;
 mod archive;
 mod audit;
 mod branches;
+mod clients;
 mod conversations;
 mod error;
 mod executions;
@@ -38,13 +39,13 @@ use domain::conversation::{
     Write,
 };
 use domain::file::{Bag, File};
-use domain::message::NewMessage;
+use domain::message::{Message, NewMessage};
 use domain::run::{Lease, Run, StartTurn, TurnMessage, Usage};
 use domain::scope::{Role, Scope};
 use domain::secret::Secret;
 use domain::tokens::{DayUsage, TokensUsed};
-use domain::transfer::{Archive, ArchivedFile};
 use domain::tool_server::ToolServer;
+use domain::transfer::{Archive, ArchivedFile};
 use domain::workspace::{ApiKey, KeyGrant, Member, Membership, Workspace, WorkspacePatch};
 use futures_util::stream::BoxStream;
 use jiff::Timestamp;
@@ -57,8 +58,8 @@ use crate::files::{Doomed, Execution, Fork, NewExecution, NewFile, Purgeable, Re
 use crate::list::Dialect;
 use crate::store::{Store, Thread, ThreadRead};
 use crate::turns::{
-    Batch, Begun, Branch, Dispatch, Heartbeat, Held, LogPage, NewTurn, News, QueueStart, Settled, Settlement,
-    Waiting,
+    Asking, Batch, Begun, Branch, Dispatch, Heartbeat, Held, LogPage, NewTurn, News, QueueStart, Settled,
+    Settlement, Waiting,
 };
 
 /// How often a verb is tried when other transactions keep getting in its way.
@@ -414,6 +415,36 @@ impl Store for PostgresStore {
     async fn request_cancel(&self, scope: &Scope, run: Uuid, now: Timestamp) -> Result<Run> {
         transaction!(self.database, begin_write, Settings::of(scope), |tx| runs::request_cancel(
             tx, scope, run, now
+        ))
+    }
+
+    async fn get_asking(&self, scope: &Scope, run: Uuid) -> Result<Asking> {
+        clients::asking(&self.database, scope, run).await
+    }
+
+    async fn forget_response(&self, scope: &Scope, run: Uuid) -> Result<()> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| clients::forget(tx, scope, run))
+    }
+
+    async fn list_metadata(&self, scope: &Scope, ids: &[Uuid]) -> Result<Vec<(Uuid, Option<String>)>> {
+        clients::metadata(&self.database, scope, ids).await
+    }
+
+    async fn set_metadata(&self, scope: &Scope, conversation: Uuid, metadata: &str) -> Result<()> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| clients::set_metadata(
+            tx,
+            scope,
+            conversation,
+            metadata
+        ))
+    }
+
+    async fn get_message(&self, scope: &Scope, conversation: Uuid, message: Uuid) -> Result<Message> {
+        transaction!(self.database, begin_read, Settings::of(scope), |tx| clients::message(
+            tx,
+            scope,
+            conversation,
+            message
         ))
     }
 

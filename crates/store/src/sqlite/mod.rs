@@ -5,6 +5,7 @@ mod approvals;
 mod archive;
 mod audit;
 mod branches;
+mod clients;
 mod conversations;
 mod executions;
 mod files;
@@ -38,12 +39,12 @@ use domain::conversation::{
     Write,
 };
 use domain::file::{Bag, File};
-use domain::message::NewMessage;
+use domain::message::{Message, NewMessage};
 use domain::run::{Lease, Run, StartTurn, TurnMessage, Usage};
 use domain::scope::{Role, Scope};
 use domain::tokens::{DayUsage, TokensUsed};
-use domain::transfer::{Archive, ArchivedFile};
 use domain::tool_server::ToolServer;
+use domain::transfer::{Archive, ArchivedFile};
 use domain::workspace::{ApiKey, KeyGrant, Member, Membership, Workspace, WorkspacePatch};
 use futures_util::stream::BoxStream;
 use jiff::Timestamp;
@@ -56,8 +57,8 @@ use crate::error::{Result, StoreError};
 use crate::files::{Doomed, Execution, Fork, NewExecution, NewFile, Purgeable, Reserved, Stored};
 use crate::store::{Store, Thread, ThreadRead};
 use crate::turns::{
-    Batch, Begun, Branch, Dispatch, Heartbeat, Held, LogPage, NewTurn, News, QueueStart, Settled, Settlement,
-    Waiting,
+    Asking, Batch, Begun, Branch, Dispatch, Heartbeat, Held, LogPage, NewTurn, News, QueueStart, Settled,
+    Settlement, Waiting,
 };
 
 pub struct SqliteStore {
@@ -425,6 +426,32 @@ impl Store for SqliteStore {
     async fn request_cancel(&self, scope: &Scope, run: Uuid, now: Timestamp) -> Result<Run> {
         let scope = scope.clone();
         self.writer.write(Durability::Full, move |db| runs::request_cancel(db, &scope, run, now)).await
+    }
+
+    async fn get_asking(&self, scope: &Scope, run: Uuid) -> Result<Asking> {
+        let scope = scope.clone();
+        self.readers.read(move |db| clients::asking(db, &scope, run)).await
+    }
+
+    async fn forget_response(&self, scope: &Scope, run: Uuid) -> Result<()> {
+        let scope = scope.clone();
+        self.writer.write(Durability::Full, move |db| clients::forget(db, &scope, run)).await
+    }
+
+    async fn list_metadata(&self, scope: &Scope, ids: &[Uuid]) -> Result<Vec<(Uuid, Option<String>)>> {
+        let (scope, ids) = (scope.clone(), ids.to_vec());
+        self.readers.read(move |db| clients::metadata(db, &scope, &ids)).await
+    }
+
+    async fn set_metadata(&self, scope: &Scope, conversation: Uuid, metadata: &str) -> Result<()> {
+        let (scope, metadata) = (scope.clone(), metadata.to_owned());
+        let set = move |db: &rusqlite::Connection| clients::set_metadata(db, &scope, conversation, &metadata);
+        self.writer.write(Durability::Full, set).await
+    }
+
+    async fn get_message(&self, scope: &Scope, conversation: Uuid, message: Uuid) -> Result<Message> {
+        let scope = scope.clone();
+        self.readers.read(move |db| clients::message(db, &scope, conversation, message)).await
     }
 
     async fn read_log(&self, scope: &Scope, run: Uuid, after: i64, max_bytes: usize) -> Result<LogPage> {

@@ -34,6 +34,7 @@ pub fn turn(conversation: Option<Uuid>, text: &str) -> StartTurn {
         page_path: None,
         on_busy: OnBusy::Reject,
         on_disconnect: OnDisconnect::Cancel,
+        brought: Default::default(),
     }
 }
 

@@ -112,6 +112,7 @@ impl World {
             page_path: None,
             on_busy: OnBusy::Reject,
             on_disconnect: OnDisconnect::Continue,
+            brought: Default::default(),
         };
         self.turns.start(&self.scope, turn, None).await.unwrap().run
     }
