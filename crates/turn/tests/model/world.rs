@@ -1,5 +1,6 @@
 //! A store, a scripted provider and tools. In: scripts and turns. Out: events, requests, threads.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -13,6 +14,7 @@ use domain::message::Window;
 use domain::model::ToolSpec;
 use domain::run::{OnBusy, OnDisconnect, Run, StartTurn, TurnMessage};
 use domain::scope::{Role, Scope};
+use domain::secret::Secret;
 use domain::time::{Clock, SystemClock};
 use domain::workspace::Workspace;
 use serde_json::value::to_raw_value;
@@ -22,8 +24,10 @@ use store::sqlite::{SqliteStore, Use};
 use tempfile::TempDir;
 use testkit::sandbox::{Action, ScriptedSandbox};
 use tokio_util::task::TaskTracker;
+use turn::tools::servers::{self, ToolServers};
 use turn::tools::{Output, Place, Tool};
 use turn::{Access, Agents, Parts, Turns};
+use upstream::guard::{Allowed, Guarded};
 use upstream::llm::models::{ModelSettings, Models, ProviderSettings};
 use uuid::Uuid;
 
@@ -193,6 +197,13 @@ async fn open(
             tool("broken", true),
             tool("effect", false),
         ],
+        tool_servers: Arc::new(ToolServers::new(servers::Parts {
+            store: Arc::clone(store),
+            operators: BTreeMap::new(),
+            composio: None,
+            guarded: Guarded::new(Allowed::default()).unwrap(),
+            secret: Secret::new("a secret for tests"),
+        })),
     })
     .await
     .unwrap()
