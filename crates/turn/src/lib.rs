@@ -26,6 +26,7 @@ use domain::run::Run;
 use domain::scope::Scope;
 use domain::time::Clock;
 use store::Store;
+use store::blobs::Blobs;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
@@ -68,6 +69,8 @@ struct Inner {
     agents: Arc<dyn Agents>,
     models: Arc<Models>,
     tools: Vec<Arc<dyn tools::Tool>>,
+    blobs: Blobs,
+    context_summary: bool,
     live: Live,
     /// Cancelled when the server is told to stop.
     draining: CancellationToken,
@@ -84,13 +87,18 @@ pub struct Parts {
     pub models: Arc<Models>,
     /// What models may call on the server.
     pub tools: Vec<Arc<dyn tools::Tool>>,
+    /// The bytes of files.
+    pub blobs: Blobs,
+    /// Whether what is left out of a prompt is summed up in it.
+    pub context_summary: bool,
 }
 
 impl Turns {
     /// Settles what an earlier process left (on the embedded store all of it), then keeps house in the background.
     pub async fn open(parts: Parts) -> Result<Self, TurnError> {
         let node = parts.clock.new_id();
-        let Parts { store, clock, limits, tasks, sandbox, agents, models, tools } = parts;
+        let Parts { store, clock, limits, tasks, sandbox, agents, models, tools, blobs, context_summary } =
+            parts;
         let (live, draining) = (Live::default(), CancellationToken::new());
         let turns = Self {
             inner: Arc::new(Inner {
@@ -103,6 +111,8 @@ impl Turns {
                 agents,
                 models,
                 tools,
+                blobs,
+                context_summary,
                 live,
                 draining,
             }),
