@@ -21,6 +21,7 @@ pub mod line;
 pub mod media;
 pub mod message;
 pub mod model;
+pub mod part;
 pub mod prompt;
 pub mod run;
 pub mod scope;

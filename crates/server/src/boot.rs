@@ -30,7 +30,7 @@ use turn::{Access, Agents, Parts, Turns};
 use upstream::composio::Composio;
 use upstream::guard::{Allowed, Guarded};
 use upstream::jwks::Jwks;
-use upstream::llm::models::{ModelSettings, Models, ProviderSettings};
+use upstream::llm::models::{LocalServer, ModelSettings, Models, ProviderSettings};
 use upstream::mcp::{Endpoint, HttpEndpoint, StdioEndpoint};
 use upstream::sandbox::{SandboxClient, SandboxLimits};
 use uuid::Uuid;
@@ -114,6 +114,8 @@ pub async fn build(
         models: Arc::clone(&models),
         tools: tools(&store, &blobs),
         tool_servers: Arc::clone(&tool_servers),
+        blobs: blobs.clone(),
+        context_summary: config.context_summary,
     })
     .await
     .context("DATABASE_URL: what earlier runs left cannot be settled")?;
@@ -137,6 +139,7 @@ pub async fn build(
         stopping: CancellationToken::new(),
     });
     tidy::keep_tidy(&app);
+    look_around(&app);
     Ok(app)
 }
 
@@ -201,14 +204,51 @@ fn models(config: &Config) -> Result<Models> {
     let provider = |provider: &Provider| ProviderSettings {
         key: provider.api_key.clone(),
         base_url: provider.base_url.clone(),
+        inputs: provider.inputs.clone(),
     };
     let settings = ModelSettings {
         openai: provider(&config.openai),
         anthropic: provider(&config.anthropic),
         anthropic_version: config.anthropic_version.clone(),
         default_model: config.model.clone(),
+        local: local_servers(config),
     };
     Ok(Models::new(settings, &config.limits, upstream::http::client()?)?)
+}
+
+/// Where model servers of this machine are looked for.
+fn local_servers(config: &Config) -> Vec<LocalServer> {
+    if !config.local_models {
+        return Vec::new();
+    }
+    let ollama = config.ollama_url.clone().unwrap_or_else(|| "http://127.0.0.1:11434".to_owned());
+    let ollama = LocalServer { provider: "ollama", title: "Ollama", url: ollama, owner: None };
+    // Its usual port is this server's, too.
+    let usual = (config.listen.port() != 8080).then(|| "http://127.0.0.1:8080".to_owned());
+    let llamacpp = config.llamacpp_url.clone().or(usual).map(|url| LocalServer {
+        provider: "llamacpp",
+        title: "llama.cpp",
+        url,
+        owner: Some("llamacpp"),
+    });
+    let named = [&config.openai.base_url, &config.anthropic.base_url];
+    let taken = |url: &str| named.iter().any(|named| named.as_deref().is_some_and(|n| n.starts_with(url)));
+    [Some(ollama), llamacpp].into_iter().flatten().filter(|server| !taken(&server.url)).collect()
+}
+
+/// Says in the log what was found on this machine; nothing waits for it.
+fn look_around(app: &AppState) {
+    let models = Arc::clone(&app.models);
+    let stopping = app.stopping.clone();
+    app.tasks.spawn(async move {
+        let found = tokio::select! {
+            found = models.list_local() => found,
+            () = stopping.cancelled() => return,
+        };
+        if !found.is_empty() {
+            tracing::info!(models = found.join(" "), "models on this machine are offered");
+        }
+    });
 }
 
 /// Where a run's sandbox calls back, and with what.

@@ -26,6 +26,7 @@ use domain::run::Run;
 use domain::scope::Scope;
 use domain::time::Clock;
 use store::Store;
+use store::blobs::Blobs;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
@@ -70,6 +71,8 @@ struct Inner {
     models: Arc<Models>,
     tools: Vec<Arc<dyn tools::Tool>>,
     tool_servers: Arc<ToolServers>,
+    blobs: Blobs,
+    context_summary: bool,
     live: Live,
     /// Cancelled when the server is told to stop.
     draining: CancellationToken,
@@ -88,13 +91,17 @@ pub struct Parts {
     pub tools: Vec<Arc<dyn tools::Tool>>,
     /// And what they may call elsewhere.
     pub tool_servers: Arc<ToolServers>,
+    /// The bytes of files.
+    pub blobs: Blobs,
+    /// Whether what is left out of a prompt is summed up in it.
+    pub context_summary: bool,
 }
 
 impl Turns {
     /// Settles what an earlier process left (on the embedded store all of it), then keeps house in the background.
     pub async fn open(parts: Parts) -> Result<Self, TurnError> {
         let node = parts.clock.new_id();
-        let Parts { store, clock, limits, tasks, sandbox, agents, models, tools, tool_servers } = parts;
+        let Parts { store, clock, limits, tasks, sandbox, agents, models, tools, tool_servers, blobs, context_summary } = parts;
         let (live, draining) = (Live::default(), CancellationToken::new());
         let turns = Self {
             inner: Arc::new(Inner {
@@ -108,6 +115,8 @@ impl Turns {
                 models,
                 tools,
                 tool_servers,
+                blobs,
+                context_summary,
                 live,
                 draining,
             }),

@@ -10,7 +10,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use domain::grant::{Grant, GrantKind};
-use domain::model::{Ask, ModelEvent, ModelFault, ModelFaultKind};
+use domain::model::{Ask, ModelEvent, ModelFault, ModelFaultKind, Part, PartKind};
 use domain::run::{Lease, Usage};
 use domain::scope::{Role, Scope};
 use serde_json::{Value, json};
@@ -229,6 +229,12 @@ impl Drop for Metered {
             }
         });
     }
+}
+
+/// A file that came with a request.
+fn sent(kind: PartKind, name: &str, mime_type: &str, data: &str) -> Part {
+    let (file, name, mime_type) = (Uuid::nil(), name.to_owned(), mime_type.to_owned());
+    Part { file, name, mime_type, kind, chars: 0, data: data.into() }
 }
 
 /// A text, or the texts of a list of parts; of other parts what they are.

@@ -160,7 +160,7 @@ pub async fn edit(
 ) -> Result<Response, Problem> {
     let scope = caller.scope(named).await?;
     let message = read_message(&body.message)?;
-    Ok(axum::Json(shape(app.store.edit_queued(&scope, path_id(&id)?, &message).await?)).into_response())
+    Ok(axum::Json(shape(app.turns.edit(&scope, path_id(&id)?, &message).await?)).into_response())
 }
 
 /// A page of a trace.

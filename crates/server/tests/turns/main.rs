@@ -29,6 +29,7 @@ mod random;
 mod reload;
 mod resume;
 mod scripts;
+mod shown;
 mod sight;
 mod slow_readers;
 mod sse;

@@ -1,6 +1,7 @@
 //! A store, a scripted provider and tools. In: scripts and turns. Out: events, requests, threads.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -20,6 +21,7 @@ use domain::workspace::Workspace;
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
 use store::Store;
+use store::blobs::Blobs;
 use store::sqlite::{SqliteStore, Use};
 use tempfile::TempDir;
 use testkit::sandbox::{Action, ScriptedSandbox};
@@ -41,7 +43,7 @@ pub struct World {
     pub limits: Limits,
     /// How often the tool with an effect was called.
     pub effects: Arc<AtomicUsize>,
-    _data: TempDir,
+    data: TempDir,
 }
 
 struct Nowhere;
@@ -77,13 +79,13 @@ impl World {
             created_at: SystemClock.now(),
         };
         store.create_workspace(&scope, &workspace).await.unwrap();
-        let turns = open(&store, &provider, &limits, &effects).await;
-        Self { turns, store, provider, scope, limits, effects, _data: data }
+        let turns = open(&store, &provider, &limits, &effects, data.path()).await;
+        Self { turns, store, provider, scope, limits, effects, data }
     }
 
     /// Another process on the same store: what the one before left is taken over.
     pub async fn restart(&mut self) {
-        self.turns = open(&self.store, &self.provider, &self.limits, &self.effects).await;
+        self.turns = open(&self.store, &self.provider, &self.limits, &self.effects, self.data.path()).await;
     }
 
     /// The provider's answers to the next calls, in order.
@@ -174,8 +176,13 @@ async fn open(
     provider: &ScriptedSandbox,
     limits: &Limits,
     effects: &Arc<AtomicUsize>,
+    data: &Path,
 ) -> Turns {
-    let openai = ProviderSettings { key: None, base_url: Some(format!("{}/v1", provider.url())) };
+    let openai = ProviderSettings {
+        base_url: Some(format!("{}/v1", provider.url())),
+        inputs: vec!["image".into()],
+        ..ProviderSettings::default()
+    };
     let settings = ModelSettings { openai, ..ModelSettings::default() };
     let models = Models::new(settings, limits, upstream::http::client().unwrap()).unwrap();
     let tool = |name, read_only| -> Arc<dyn Tool> {
@@ -204,6 +211,8 @@ async fn open(
             guarded: Guarded::new(Allowed::default()).unwrap(),
             secret: Secret::new("a secret for tests"),
         })),
+        blobs: Blobs::folder(&data.join("blobs")).await.unwrap(),
+        context_summary: false,
     })
     .await
     .unwrap()
