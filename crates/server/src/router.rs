@@ -12,8 +12,9 @@ use crate::extract::caller::authenticate;
 use crate::jsonapi::schema::{ErrorsDocument, ProblemDocument};
 use crate::problem::{self, Problem};
 use crate::routes::{
-    agent, agents, api_keys, approvals, audit, branches, conversations, executions, files, gateway as models,
-    health, home, members, openapi, runs, session, turns, uploads, workspace_files, workspaces,
+    agent, agents, api_keys, approvals, audit, branches, conversations, executions, export, files,
+    gateway as models, health, home, members, openapi, runs, session, turns, uploads, workspace_files,
+    workspaces,
 };
 use crate::state::AppState;
 use crate::{gateway, host, observe, web};
@@ -91,6 +92,7 @@ fn guarded() -> OpenApiRouter<AppState> {
         .routes(routes!(workspace_files::list, workspace_files::keep))
         .routes(routes!(workspace_files::content))
         .routes(routes!(workspace_files::delete))
+        .routes(routes!(export::export))
 }
 
 /// Routes for other people's clients, and for runs with a token of their own.

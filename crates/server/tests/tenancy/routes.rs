@@ -226,6 +226,7 @@ pub fn table() -> Vec<Row> {
         Row::new(M::GET, "/v1/agents/{id}", Shared),
         Row::new(M::PATCH, "/v1/agents/{id}", Item).admin().body(|_| json!({ "name": "Taken over" })),
         Row::new(M::DELETE, "/v1/agents/{id}", Item).admin(),
+        Row::new(M::GET, "/v1/export", List).admin().queries(&["", "format=html", "format=zip"]),
         Row::new(M::GET, "/v1/models", Own),
         Row::new(M::POST, "/v1/chat/completions", Own).body(|_| {
             let messages = json!([{ "role": "user", "content": "think 1 word" }]);
