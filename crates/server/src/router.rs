@@ -11,11 +11,7 @@ use utoipa_axum::routes;
 use crate::extract::caller::authenticate;
 use crate::jsonapi::schema::{ErrorsDocument, ProblemDocument};
 use crate::problem::{self, Problem};
-use crate::routes::{
-    ag_ui, agent, agents, ai_chat, api_keys, approvals, audit, branches, conversations, executions, files,
-    gateway as models, health, home, members, oai_conversations as oai, openapi, responses, runs, session,
-    tool_servers, turns, uploads, usage, workspace_files, workspaces,
-};
+use crate::routes::{ag_ui, agent, agents, ai_chat, api_keys, approvals, audit, branches, conversations, executions, export, files, gateway as models, health, home, members, oai_conversations as oai, openapi, responses, runs, session, tool_servers, turns, uploads, usage, workspace_files, workspaces};
 use crate::state::AppState;
 use crate::{dialect, gateway, host, observe, web};
 
@@ -99,6 +95,7 @@ fn guarded() -> OpenApiRouter<AppState> {
         .routes(routes!(workspace_files::delete))
         .routes(routes!(ag_ui::run))
         .routes(routes!(ag_ui::connect))
+        .routes(routes!(export::export))
 }
 
 /// Routes for other people's clients, and for runs with a token of their own.

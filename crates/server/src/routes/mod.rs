@@ -10,6 +10,7 @@ pub mod audit;
 pub mod branches;
 pub mod conversations;
 pub mod executions;
+pub mod export;
 pub mod files;
 pub mod gateway;
 pub mod health;
