@@ -1,10 +1,14 @@
 //! The subcommands. Each file is one of them: its arguments and what it does with them.
 
+mod backup;
+mod bar;
 mod chat;
 mod completions;
 mod config;
 mod doctor;
 mod keys;
+mod locks;
+mod man;
 mod migrate;
 mod purge;
 mod sandbox;
@@ -32,11 +36,15 @@ pub fn command() -> Command {
             chat::command(),
             config::command(),
             keys::command(),
+            locks::command(),
+            backup::command(),
+            backup::restore_command(),
             migrate::command(),
             purge::command(),
             sandbox::command(),
             doctor::command(),
             completions::command(),
+            man::command(),
         ])
 }
 
@@ -68,14 +76,19 @@ pub fn main(
 
 fn dispatch(matches: &ArgMatches, env: Env) -> Result<ExitCode> {
     let Some((name, sub)) = matches.subcommand() else { return Ok(ExitCode::FAILURE) };
-    if name == "completions" {
-        return completions::run(sub);
+    match name {
+        "completions" => return completions::run(sub),
+        "man" => return man::run(sub),
+        _ => {}
     }
     let config = load(sub, env.iter().cloned())?;
     match name {
         "chat" => block_on(chat::run(config, sub.clone(), env)),
         "config" => config::run(&config, sub),
         "serve" => block_on(serve::run(config)),
+        "backup" => block_on(backup::run(config, sub.clone())),
+        "restore" => block_on(backup::run_restore(config, sub.clone())),
+        "locks" => block_on(locks::run(config, sub.clone())),
         "keys" => block_on(keys::run(config, sub.clone())),
         "migrate" => block_on(migrate::run(config, sub.clone())),
         "purge" => block_on(purge::run(config, sub.clone())),

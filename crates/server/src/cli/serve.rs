@@ -24,6 +24,7 @@ pub(super) fn command() -> Command {
 
 pub(super) async fn run(mut config: Config) -> Result<ExitCode> {
     observe::start_logging(config.log_format);
+    super::backup::check_not_half_restored(&config)?;
     let store = boot::open_store(&config, Use::Serve).await?;
     let listener = TcpListener::bind(config.listen)
         .await

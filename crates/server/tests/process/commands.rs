@@ -216,6 +216,22 @@ async fn completions_and_version_are_printed() {
             assert!(ran.stdout.contains(word), "{word} for {shell}");
         }
     }
+    let page = house.run(&["man"], &[]).await;
+    assert!(page.code == Some(0) && page.stdout.contains(".TH threadkeep 1"), "{page:?}");
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().join("man1");
+    let written = house.run(&["man", "--out", out.to_str().expect("a path")], &[]).await;
+    assert_eq!(written.code, Some(0), "{written:?}");
+    for name in [
+        "threadkeep",
+        "threadkeep-serve",
+        "threadkeep-chat",
+        "threadkeep-keys-create",
+        "threadkeep-locks-clear",
+    ] {
+        let page = std::fs::read_to_string(out.join(format!("{name}.1"))).expect(name);
+        assert!(page.contains("NAME") && page.contains(&name.replace('-', "\\-")), "{name}: {page}");
+    }
     let version = house.run(&["--version"], &[]).await;
     assert_eq!(
         (version.code, version.stdout.trim()),
