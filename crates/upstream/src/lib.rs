@@ -8,5 +8,6 @@ pub mod llm;
 mod ndjson;
 pub mod sandbox;
 pub mod sse;
+pub mod trace;
 
 pub use error::UpstreamError;

@@ -154,7 +154,8 @@ async fn the_doctor_finds_a_healthy_house_healthy_and_changes_nothing() {
         let address = server.url().trim_start_matches("http://").to_owned();
         let (code, findings) = doctor(&house, &[("THREADKEEP_LISTEN", &address)]).await;
         assert_eq!(code, Some(0), "{findings:?}");
-        for part in ["is ready", "audit log whole", "local mode"] {
+        for part in ["is ready", "audit log whole", "local mode", "MiB free", "files in", "demo model alone"]
+        {
             assert!(findings.iter().any(|(_, _, detail)| detail.contains(part)), "{part}: {findings:?}");
         }
     }
@@ -173,6 +174,12 @@ async fn the_doctor_says_what_to_do_where_something_is_wrong() {
     );
     let (check, detail) = failure(&house, &[("DATABASE_URL", &sqlite)]).await;
     assert!(check == "database" && detail.contains("DATABASE_URL"), "{detail}");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("an address").to_string();
+    let (check, detail) = failure(&house, &[("THREADKEEP_LISTEN", &address)]).await;
+    assert!(check == "server" && detail.contains("THREADKEEP_LISTEN"), "{detail}");
+    let (check, detail) = failure(&house, &[("THREADKEEP_BLOB_URL", &format!("file://{file}"))]).await;
+    assert!(check == "files" && detail.contains("THREADKEEP_BLOB_URL"), "{detail}");
     let other = house.data().join("other.db");
     let other = format!("sqlite:{}", other.display());
     let (check, detail) = failure(&house, &[("THREADKEEP_DATA", file), ("DATABASE_URL", &other)]).await;

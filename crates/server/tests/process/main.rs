@@ -20,3 +20,4 @@ mod migrate;
 mod sandbox;
 mod start;
 mod stop;
+mod traces;
