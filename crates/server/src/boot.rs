@@ -143,6 +143,21 @@ pub async fn build(
     Ok(app)
 }
 
+/// The turns of the store for one command, beside the servers.
+pub fn turns_beside(config: &Config, store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Result<Turns> {
+    let (public_url, secret) = (String::new(), Secret::new(""));
+    Ok(Turns::beside(Parts {
+        store,
+        clock,
+        limits: config.limits.clone(),
+        tasks: TaskTracker::new(),
+        sandbox: None,
+        agents: Arc::new(RunAccess { public_url, secret }),
+        models: Arc::new(models(config)?),
+        tools: Vec::new(),
+    }))
+}
+
 /// The sandbox that the operator named.
 fn sandbox(config: &Config) -> Result<Option<SandboxClient>> {
     let Some(url) = &config.sandbox.url else { return Ok(None) };

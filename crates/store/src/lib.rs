@@ -1,5 +1,6 @@
 //! Rows and bytes. `Store` is the contract; `sqlite` and `postgres` keep it.
 
+pub mod backup;
 pub mod bag;
 pub mod blobs;
 mod error;

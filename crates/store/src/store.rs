@@ -33,7 +33,7 @@ use uuid::Uuid;
 use crate::error::{Result, StoreError};
 use crate::files::{Doomed, Execution, Fork, NewExecution, NewFile, Purgeable, Reserved, Stored};
 use crate::turns::{
-    Asking, Batch, Begun, Branch, Dispatch, Heartbeat, Held, LogPage, NewTurn, News, QueueStart, Settled,
+    Asking, Batch, Begun, Branch, Dispatch, Heartbeat, Held, Lock, LogPage, NewTurn, News, QueueStart, Settled,
     Settlement, Waiting,
 };
 
@@ -361,6 +361,9 @@ pub trait Store: Send + Sync {
         node: Uuid,
         lease_seconds: u64,
     ) -> Result<Option<Held>>;
+
+    /// The runs under way that hold a conversation, by workspace and run, after one of them.
+    async fn system_list_locks(&self, after: Option<(Uuid, Uuid)>, limit: usize) -> Result<Vec<Lock>>;
 
     /// Conversations with a queued run and none under way.
     async fn system_list_waiting(&self, limit: usize) -> Result<Vec<Waiting>>;

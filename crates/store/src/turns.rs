@@ -71,6 +71,18 @@ pub struct Held {
     pub lease: Lease,
 }
 
+/// A run under way and the conversation that it holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lock {
+    pub workspace: Uuid,
+    pub conversation: Uuid,
+    pub run: Uuid,
+    /// The process that drives it, by the name it gave itself when it started.
+    pub node: Option<String>,
+    /// By the database's clock; below zero once it has run out.
+    pub lease_left_ms: i64,
+}
+
 /// Everything a runner is given.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Dispatch {

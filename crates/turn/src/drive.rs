@@ -8,6 +8,7 @@ use domain::agent::{Agent, Runner};
 use domain::conversation::Mode;
 use domain::run::{OnDisconnect, Run};
 use store::turns::{Dispatch, Held, Waiting};
+use upstream::trace::{self, Kind, Value};
 
 use crate::Turns;
 use crate::error::TurnError;
@@ -32,10 +33,21 @@ impl Turns {
     pub(crate) fn drive_from(&self, held: Held, run: &Run, left: Option<RunLog>) {
         let (turns, run) = (self.clone(), run.clone());
         let live = self.inner.live.drive(run.id);
-        self.inner.tasks.spawn(async move {
+        let context = trace::current();
+        self.inner.tasks.spawn(trace::within(context, async move {
             let waiting =
                 run.conversation.map(|conversation| Waiting { workspace: held.workspace, conversation });
-            let queue = match turns.run_turn(held, &run, &live, left).await {
+            let work = turns.run_turn(held, &run, &live, left);
+            let turn = trace::span(
+                || "turn".into(),
+                Kind::Internal,
+                work,
+                |ended, attributes| {
+                    attributes.push(("threadkeep.run", Value::Text(run.id.to_string())));
+                    ended.is_err()
+                },
+            );
+            let queue = match turn.await {
                 Ok(queue) => queue,
                 Err(error) => {
                     tracing::warn!(run = %run.id, %error, "this node no longer writes to the run");
@@ -48,7 +60,7 @@ impl Turns {
             if let Some(waiting) = waiting.filter(|_| queue) {
                 turns.start_waiting(waiting).await;
             }
-        });
+        }));
     }
 
     /// Answers whether another run waits for the conversation.

@@ -100,10 +100,25 @@ pub struct Parts {
 impl Turns {
     /// Settles what an earlier process left (on the embedded store all of it), then keeps house in the background.
     pub async fn open(parts: Parts) -> Result<Self, TurnError> {
+        let turns = Self::new(parts);
+        turns.sweep().await?;
+        turns.keep_house();
+        turns.exchange_news();
+        Ok(turns)
+    }
+
+    /// For one command beside the servers: it starts and sweeps nothing by itself.
+    pub fn beside(parts: Parts) -> Self {
+        let turns = Self::new(parts);
+        turns.inner.draining.cancel();
+        turns
+    }
+
+    fn new(parts: Parts) -> Self {
         let node = parts.clock.new_id();
         let Parts { store, clock, limits, tasks, sandbox, agents, models, tools, tool_servers, blobs, context_summary } = parts;
         let (live, draining) = (Live::default(), CancellationToken::new());
-        let turns = Self {
+        Self {
             inner: Arc::new(Inner {
                 store,
                 clock,
@@ -120,11 +135,7 @@ impl Turns {
                 live,
                 draining,
             }),
-        };
-        turns.sweep().await?;
-        turns.keep_house();
-        turns.exchange_news();
-        Ok(turns)
+        }
     }
 
     /// The server's own tools.

@@ -9,6 +9,7 @@ use domain::fold::Fold;
 use domain::run::Run;
 use store::StoreError;
 use store::turns::{Batch, Held};
+use upstream::trace::{self, Kind, Value};
 use uuid::Uuid;
 
 use crate::Turns;
@@ -173,7 +174,17 @@ impl RunLog {
         let Some((batch, events)) = self.take() else { return Ok(()) };
         let store = &self.turns.inner.store;
         point!("append.before");
-        retry(&self.live, || store.append_events(&self.held, &batch)).await?;
+        let append = retry(&self.live, || store.append_events(&self.held, &batch));
+        trace::span(
+            || "turn.append".into(),
+            Kind::Internal,
+            append,
+            |appended, attributes| {
+                attributes.push(("threadkeep.events", Value::Number(events.len() as i64)));
+                appended.is_err()
+            },
+        )
+        .await?;
         point!("append.after");
         self.publish(events, false);
         point!("append.published");

@@ -13,6 +13,7 @@ use domain::scope::{Role, Scope};
 use jiff::Timestamp;
 use store::StoreError;
 use store::turns::{Held, Settlement};
+use upstream::trace::{self, Kind, Value};
 use uuid::Uuid;
 
 use crate::Turns;
@@ -144,7 +145,17 @@ impl Turns {
             now,
         };
         point!("settle.before");
-        let queue = match retry(live, || inner.store.settle_turn(&log.held, &settlement)).await {
+        let settle = retry(live, || inner.store.settle_turn(&log.held, &settlement));
+        let settled = trace::span(
+            || "turn.settle".into(),
+            Kind::Internal,
+            settle,
+            |settled, attributes| {
+                attributes.push(("threadkeep.status", Value::Text(settlement.status.as_str().to_owned())));
+                settled.is_err()
+            },
+        );
+        let queue = match settled.await {
             // A commit whose answer was lost looks like this when it is tried again.
             Err(TurnError::Store(StoreError::Lost)) if self.is_ours(&log.held, &settlement).await => true,
             settled => settled?.queue,

@@ -6,6 +6,7 @@ use domain::tokens::seconds_left;
 use store::StoreError;
 use store::files::{NewExecution, Stored};
 use store::turns::{Begun, Held, Idempotency, NewTurn, News};
+use upstream::trace::{self, Kind};
 use uuid::Uuid;
 
 use crate::Turns;
@@ -65,7 +66,9 @@ impl Turns {
             now: clock.now(),
         };
         point!("accept.before");
-        let begun = inner.store.begin_turn(scope, &new).await?;
+        let begin = inner.store.begin_turn(scope, &new);
+        let begun =
+            trace::span(|| "turn.begin".into(), Kind::Internal, begin, |begun, _| begun.is_err()).await?;
         point!("accept.after");
         match begun {
             Begun::Started(run, lease) => {

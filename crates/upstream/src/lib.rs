@@ -11,5 +11,6 @@ pub mod mcp;
 mod ndjson;
 pub mod sandbox;
 pub mod sse;
+pub mod trace;
 
 pub use error::UpstreamError;

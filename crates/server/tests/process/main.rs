@@ -7,14 +7,17 @@
     reason = "a story that cannot go on has failed, in its setup too"
 )]
 
+mod backup;
 mod commands;
 mod config;
 mod disk;
 mod house;
 mod kill;
 mod listener;
+mod locks;
 mod logs;
 mod migrate;
 mod sandbox;
 mod start;
 mod stop;
+mod traces;

@@ -58,7 +58,7 @@ use crate::files::{Doomed, Execution, Fork, NewExecution, NewFile, Purgeable, Re
 use crate::list::Dialect;
 use crate::store::{Store, Thread, ThreadRead};
 use crate::turns::{
-    Asking, Batch, Begun, Branch, Dispatch, Heartbeat, Held, LogPage, NewTurn, News, QueueStart, Settled,
+    Asking, Batch, Begun, Branch, Dispatch, Heartbeat, Held, Lock, LogPage, NewTurn, News, QueueStart, Settled,
     Settlement, Waiting,
 };
 
@@ -491,6 +491,12 @@ impl Store for PostgresStore {
             conversation,
             node,
             lease_seconds
+        ))
+    }
+
+    async fn system_list_locks(&self, after: Option<(Uuid, Uuid)>, limit: usize) -> Result<Vec<Lock>> {
+        transaction!(self.database, begin_system, Settings::nobody(), |tx| leases::list_locks(
+            tx, after, limit
         ))
     }
 

@@ -4,6 +4,7 @@ mod agents;
 mod approvals;
 mod archive;
 mod audit;
+mod backup;
 mod branches;
 mod clients;
 mod conversations;
@@ -53,11 +54,12 @@ use uuid::Uuid;
 pub use self::open::Use;
 use self::readers::Readers;
 use self::writer::{Durability, Writer};
+use crate::backup::KeptFile;
 use crate::error::{Result, StoreError};
 use crate::files::{Doomed, Execution, Fork, NewExecution, NewFile, Purgeable, Reserved, Stored};
 use crate::store::{Store, Thread, ThreadRead};
 use crate::turns::{
-    Asking, Batch, Begun, Branch, Dispatch, Heartbeat, Held, LogPage, NewTurn, News, QueueStart, Settled,
+    Asking, Batch, Begun, Branch, Dispatch, Heartbeat, Held, Lock, LogPage, NewTurn, News, QueueStart, Settled,
     Settlement, Waiting,
 };
 
@@ -82,6 +84,31 @@ impl SqliteStore {
     /// The schema version that this binary knows; PostgreSQL's has the same number.
     pub fn known_version() -> i32 {
         open::known_version()
+    }
+
+    /// Writes the file as it is at one moment to a path that is free, while others write to it. Not synced.
+    pub fn copy_to(path: &Path, to: &Path) -> Result<()> {
+        backup::copy_to(path, to)
+    }
+
+    /// What a copy says about the bytes that belong to it, by place, after one of them.
+    pub fn list_kept(copy: &Path, after: Option<(Uuid, Uuid)>, limit: usize) -> Result<Vec<KeptFile>> {
+        backup::list_kept(copy, after, limit)
+    }
+
+    /// How many files a copy knows, and their bytes.
+    pub fn count_kept(copy: &Path) -> Result<(u64, u64)> {
+        backup::count_kept(copy)
+    }
+
+    /// The schema version of a copy, which is not touched.
+    pub fn copy_version(copy: &Path) -> Result<Option<i32>> {
+        open::copy_version(copy)
+    }
+
+    /// Keeps servers from the file, which need not be there, for as long as the value lives.
+    pub fn keep_servers_out(path: &Path) -> Result<std::fs::File> {
+        open::lock_for_serving(path)
     }
 
     /// The schema version of the file, without changing it; `None` for a file without a schema.
@@ -491,6 +518,10 @@ impl Store for SqliteStore {
         let scope = scope.clone();
         let work = move |db: &_| leases::take_over(db, &scope, conversation, node, lease_seconds);
         self.writer.write(Durability::Full, work).await
+    }
+
+    async fn system_list_locks(&self, after: Option<(Uuid, Uuid)>, limit: usize) -> Result<Vec<Lock>> {
+        self.readers.read(move |db| leases::list_locks(db, after, limit)).await
     }
 
     async fn system_list_waiting(&self, limit: usize) -> Result<Vec<Waiting>> {
