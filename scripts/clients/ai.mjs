@@ -33,6 +33,10 @@ assert.deepEqual(texts(message), ['I look.', 'It is.']);
 const stored = await (await fetch(`${url}/v1/runs/${message.id}`, { headers })).json();
 assert.equal(stored.assistant_message, message.id);
 assert.equal(await transport().reconnectToStream({ chatId: chat }), null, 'nothing is under way');
+const page = await (await fetch(`${api}/${chat}`, { headers })).json();
+const shown = await sdk.validateUIMessages({ messages: page.messages });
+assert.deepEqual(shown.map((one) => one.id), ['u1', message.id]);
+assert.deepEqual(texts(shown[1]), texts(message));
 
 // A page that goes away in the middle finds the whole stream again.
 const slow = { mode: 'ask', model: 'demo/assistant' };

@@ -123,6 +123,7 @@ fn responded() -> OpenApiRouter<AppState> {
 fn chatted() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
         .routes(routes!(ai_chat::chat))
+        .routes(routes!(ai_chat::show))
         .routes(routes!(ai_chat::stream))
         .routes(routes!(ai_chat::stop))
 }

@@ -222,7 +222,7 @@ pub(super) fn apply(events: &[Value], messages: &mut Vec<Value>) {
                 let call = json!({ "id": event["toolCallId"], "type": "function",
                     "function": { "name": event["toolCallName"], "arguments": "" } });
                 match messages.iter_mut().rfind(|message| message["id"] == *parent) {
-                    Some(message) => match message["toolCalls"].as_array_mut() {
+                    Some(message) => match message.get_mut("toolCalls").and_then(Value::as_array_mut) {
                         Some(calls) => calls.push(call),
                         None => message["toolCalls"] = json!([call]),
                     },
@@ -230,13 +230,27 @@ pub(super) fn apply(events: &[Value], messages: &mut Vec<Value>) {
                 }
             }
             "TOOL_CALL_ARGS" => {
-                let calls = messages.iter_mut().filter_map(|message| message["toolCalls"].as_array_mut());
+                let calls =
+                    messages.iter_mut().filter_map(|message| message.get_mut("toolCalls")?.as_array_mut());
                 if let Some(call) = calls.flatten().find(|call| call["id"] == event["toolCallId"]) {
                     call["function"]["arguments"] = event["delta"].clone();
                 }
             }
-            "TOOL_CALL_RESULT" => messages.push(json!({ "id": id, "role": "tool",
-                "toolCallId": event["toolCallId"], "content": event["content"] })),
+            "TOOL_CALL_RESULT" => {
+                let call = &event["toolCallId"];
+                let asks = |message: &Value| {
+                    message["toolCalls"]
+                        .as_array()
+                        .is_some_and(|calls| calls.iter().any(|one| one["id"] == *call))
+                };
+                // Where its client puts it: behind the message that asked, and the results that are there.
+                let after = messages.iter().position(asks).map_or(messages.len(), |at| at + 1);
+                let results =
+                    messages[after..].iter().take_while(|message| message["role"] == "tool").count();
+                let result =
+                    json!({ "id": id, "role": "tool", "toolCallId": call, "content": event["content"] });
+                messages.insert(after + results, result);
+            }
             _ => {}
         }
     }

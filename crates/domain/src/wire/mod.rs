@@ -10,9 +10,11 @@ mod pieces;
 mod responses;
 mod told;
 mod ui_message;
+mod ui_parts;
 
 pub use responses::Responses;
 use serde_json::Value;
+pub use ui_parts::ui_message;
 
 use crate::run::Usage;
 
@@ -178,6 +180,12 @@ impl Renderer {
     pub fn responses(voice: Responses, after: i64) -> Self {
         let voice = Voice::Responses(Box::new(voice), after);
         Self { wire: Wire::Responses, after: 0, voice, unseen: Vec::new() }
+    }
+
+    /// The reader has these events, too: by whichever number it counts.
+    #[must_use]
+    pub fn since(self, after: i64) -> Self {
+        Self { after, ..self }
     }
 
     /// What the run has cost, for a dialect that says so at its end.

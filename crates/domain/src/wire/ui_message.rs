@@ -121,7 +121,7 @@ fn thought_id(n: usize) -> String {
     format!("reasoning-{n}")
 }
 
-fn source(source: &Value) -> Value {
+pub(super) fn source(source: &Value) -> Value {
     match source["url"].as_str() {
         Some(url) => {
             json!({ "type": "source-url", "sourceId": source["id"], "url": url, "title": source["title"] })

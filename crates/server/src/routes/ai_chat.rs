@@ -3,17 +3,18 @@
 use axum::extract::{FromRequest, Path, RawQuery, Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
+use domain::message::Window;
 use domain::run::Run;
-use domain::wire::{Renderer, Wire};
+use domain::wire::{Renderer, Wire, ui_message};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 use turn::Stream;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::runs::after;
 use super::turns::idempotency;
-use crate::dialect::open::{Opened, active_run, conversation_id, open};
+use crate::dialect::open::{Opened, active_run, client_id, conversation_id, open};
 use crate::dialect::{ai, log, member};
 use crate::extract::body::{Body, check_json, parse};
 use crate::extract::{Caller, Named, Paging};
@@ -86,6 +87,28 @@ async fn whole(
     let renderer = Renderer::after(Wire::UiMessage, follower.rewind()).at(&app.public_url);
     let telling = Telling { pauses: true, ..Telling::plain(renderer) };
     Ok(respond_as(follower, telling, caller, named, run))
+}
+
+/// What has been said in a chat, as the AI SDK keeps it: for a page that is opened again.
+#[utoipa::path(get, path = "/v1/ai/chat/{id}", operation_id = "get_ai_chat", tag = "clients",
+    params(("id" = String, Path), ("workspace" = Option<Uuid>, Query)),
+    responses((status = 200, description = "`{ id, messages: UIMessage[] }`", body = Object), (status = 404)))]
+pub async fn show(
+    State(app): State<AppState>,
+    caller: Caller,
+    named: Named,
+    Path(id): Path<String>,
+    _: Paging,
+) -> Result<Response, Problem> {
+    let scope = caller.scope(named).await?;
+    let conversation = conversation_id(&scope, &id);
+    let thread = app.store.get_thread(&scope, conversation, Some(Window::All).into()).await?;
+    let (base, chat) = (&app.public_url, conversation.to_string());
+    let messages = thread.messages.iter().map(|message| {
+        let name = client_id(message).unwrap_or_else(|| message.id.to_string());
+        ui_message(base, &chat, &name, message)
+    });
+    Ok(axum::Json(json!({ "id": id, "messages": messages.collect::<Vec<_>>() })).into_response())
 }
 
 /// The chat's run under way, from its first chunk on.

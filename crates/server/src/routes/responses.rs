@@ -1,6 +1,7 @@
 //! OpenAI's Responses: `/v1/responses`. A response is a run, its id is the run's.
 
 use axum::extract::{FromRequest, Path, RawQuery, Request, State};
+use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use domain::message::{MessageRole, Window};
 use domain::run::Run;
@@ -12,6 +13,7 @@ use store::{StoreError, ThreadRead};
 use turn::Follower;
 use uuid::Uuid;
 
+use super::runs::after as last_event;
 use super::turns::idempotency;
 use crate::dialect::open::{Opened, busy_is_locked, open};
 use crate::dialect::responses::{Create, base, items_of, own_id, read, response_id};
@@ -168,7 +170,7 @@ async fn as_it_stands(app: &AppState, scope: &Scope, asking: &Asking) -> Result<
 #[utoipa::path(get, path = "/v1/responses/{id}", operation_id = "get_response", tag = "clients",
     params(("id" = String, Path), ("workspace" = Option<Uuid>, Query), ("stream" = Option<bool>, Query),
         ("starting_after" = Option<i64>, Query, description = "The `sequence_number` of the last event seen"),
-        ("include_obfuscation" = Option<bool>, Query, description = "There is none")),
+        ("include_obfuscation" = Option<bool>, Query, description = "There is none"), ("Last-Event-ID" = Option<i64>, Header)),
     responses((status = 200, description = "As OpenAI's", body = Object), (status = 400), (status = 404)))]
 pub async fn retrieve(
     State(app): State<AppState>,
@@ -176,6 +178,7 @@ pub async fn retrieve(
     named: Named,
     Path(id): Path<String>,
     RawQuery(query): RawQuery,
+    headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let (mut stream, mut after) = (false, -1);
     for (name, value) in pairs(query.as_deref().unwrap_or(""))? {
@@ -195,8 +198,10 @@ pub async fn retrieve(
     if !stream {
         return Ok(axum::Json(as_it_stands(&app, &scope, &asking).await?).into_response());
     }
-    let follower = app.turns.follow(app.turns.open_stream(&scope)?, asking.run.id, 0).await?;
-    let telling = Telling::plain(Renderer::responses(voice_of(&asking), after));
+    let seen = last_event(None, &headers)?;
+    let mut follower = app.turns.follow(app.turns.open_stream(&scope)?, asking.run.id, seen).await?;
+    follower.rewind();
+    let telling = Telling::plain(Renderer::responses(voice_of(&asking), after).since(seen));
     Ok(respond_as(follower, telling, caller, named, &asking.run))
 }
 

@@ -85,6 +85,16 @@ async fn a_chat_streams_and_is_a_conversation_like_any_other(backend: Backend) -
     assert_eq!(stored["messages"][0]["id"], message);
     assert_eq!(stored["messages"][1]["id"], json!(run), "the id that the stream began with");
     assert_eq!(stored["conversation_id"], message);
+    let page = world.get(&format!("/v1/ai/chat/{id}")).await.body;
+    assert_eq!((&page["id"], &page["messages"][0]["id"]), (&json!(id), &json!(message)));
+    assert_eq!(
+        page["messages"][0]["parts"],
+        json!([{ "type": "text", "text": "What is it?", "state": "done" }])
+    );
+    let parts = page["messages"][1]["parts"].as_array().unwrap();
+    let types: Vec<&str> = parts.iter().map(|part| part["type"].as_str().unwrap()).collect();
+    assert_eq!(types, ["step-start", "text", "dynamic-tool", "text"]);
+    assert_eq!((&parts[2]["state"], &parts[2]["output"]), (&json!("output-available"), &json!([1])));
     // And the other way round.
     world.play(answer("Again."));
     world.tell(&json!({ "conversation": id, "message": "And now?" })).await;

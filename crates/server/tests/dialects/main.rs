@@ -10,6 +10,7 @@
 
 mod ag_ui;
 mod ai_chat;
+mod clients;
 mod responses;
 #[path = "../turns/scripts.rs"]
 #[expect(dead_code, reason = "these stories need a part of it")]

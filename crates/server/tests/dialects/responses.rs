@@ -146,6 +146,9 @@ async fn a_stream_goes_on_after_any_frame(backend: Backend) -> Option<()> {
         let rest = world.get(&format!("{path}&starting_after={after}")).await.text;
         assert_eq!(rest, frames[after + 1..].concat(), "after {after}");
     }
+    let numbered = frames.iter().position(|frame| frame.starts_with("id: 3\n")).unwrap();
+    let rest = ask(world.request(Method::GET, &path).header("last-event-id", 3)).await.text;
+    assert_eq!(rest, frames[numbered + 1..].concat());
     assert_eq!(world.get(&format!("{path}&starting_after=x")).await.status, 400);
     Some(())
 }

@@ -252,6 +252,7 @@ pub fn table() -> Vec<Row> {
             let message = json!({ "role": "user", "parts": [{ "type": "text", "text": "Planted" }] });
             json!({ "message": message, "workspace": ids.workspace })
         }),
+        Row::new(M::GET, "/v1/ai/chat/{id}", Item),
         // A chat that nobody has heard of is idle.
         Row::new(M::GET, "/v1/ai/chat/{id}/stream", Item).absent(204),
         Row::new(M::POST, "/v1/ai/chat/{id}/stop", Item),
