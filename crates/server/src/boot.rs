@@ -144,17 +144,20 @@ pub async fn build(
 }
 
 /// The turns of the store for one command, beside the servers.
-pub fn turns_beside(config: &Config, store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Result<Turns> {
-    let (public_url, secret) = (String::new(), Secret::new(""));
+pub async fn turns_beside(config: &Config, store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Result<Turns> {
+    let (public_url, secret, tasks) = (String::new(), Secret::new(""), TaskTracker::new());
     Ok(Turns::beside(Parts {
+        tool_servers: Arc::new(tool_servers(config, Arc::clone(&store), secret.clone())?),
+        blobs: open_blobs(config, &tasks).await?,
         store,
         clock,
         limits: config.limits.clone(),
-        tasks: TaskTracker::new(),
+        tasks,
         sandbox: None,
         agents: Arc::new(RunAccess { public_url, secret }),
         models: Arc::new(models(config)?),
         tools: Vec::new(),
+        context_summary: false,
     }))
 }
 

@@ -11,7 +11,11 @@ use utoipa_axum::routes;
 use crate::extract::caller::authenticate;
 use crate::jsonapi::schema::{ErrorsDocument, ProblemDocument};
 use crate::problem::{self, Problem};
-use crate::routes::{ag_ui, agent, agents, ai_chat, api_keys, approvals, audit, branches, conversations, executions, export, files, gateway as models, health, home, members, oai_conversations as oai, openapi, responses, runs, session, tool_servers, turns, uploads, usage, workspace_files, workspaces};
+use crate::routes::{
+    ag_ui, agent, agents, ai_chat, api_keys, approvals, audit, branches, conversations, executions, export,
+    files, gateway as models, health, home, members, oai_conversations as oai, openapi, responses, runs,
+    session, tool_servers, turns, uploads, usage, workspace_files, workspaces,
+};
 use crate::state::AppState;
 use crate::{dialect, gateway, host, observe, web};
 

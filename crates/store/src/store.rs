@@ -33,8 +33,8 @@ use uuid::Uuid;
 use crate::error::{Result, StoreError};
 use crate::files::{Doomed, Execution, Fork, NewExecution, NewFile, Purgeable, Reserved, Stored};
 use crate::turns::{
-    Asking, Batch, Begun, Branch, Dispatch, Heartbeat, Held, Lock, LogPage, NewTurn, News, QueueStart, Settled,
-    Settlement, Waiting,
+    Asking, Batch, Begun, Branch, Dispatch, Heartbeat, Held, Lock, LogPage, NewTurn, News, QueueStart,
+    Settled, Settlement, Waiting,
 };
 
 pub(crate) const WORKSPACE_NOT_EMPTY: StoreError = StoreError::Conflict {

@@ -116,7 +116,19 @@ impl Turns {
 
     fn new(parts: Parts) -> Self {
         let node = parts.clock.new_id();
-        let Parts { store, clock, limits, tasks, sandbox, agents, models, tools, tool_servers, blobs, context_summary } = parts;
+        let Parts {
+            store,
+            clock,
+            limits,
+            tasks,
+            sandbox,
+            agents,
+            models,
+            tools,
+            tool_servers,
+            blobs,
+            context_summary,
+        } = parts;
         let (live, draining) = (Live::default(), CancellationToken::new());
         Self {
             inner: Arc::new(Inner {

@@ -59,8 +59,8 @@ use crate::error::{Result, StoreError};
 use crate::files::{Doomed, Execution, Fork, NewExecution, NewFile, Purgeable, Reserved, Stored};
 use crate::store::{Store, Thread, ThreadRead};
 use crate::turns::{
-    Asking, Batch, Begun, Branch, Dispatch, Heartbeat, Held, Lock, LogPage, NewTurn, News, QueueStart, Settled,
-    Settlement, Waiting,
+    Asking, Batch, Begun, Branch, Dispatch, Heartbeat, Held, Lock, LogPage, NewTurn, News, QueueStart,
+    Settled, Settlement, Waiting,
 };
 
 pub struct SqliteStore {

@@ -59,12 +59,6 @@ fn both_dialects_have_the_same_migrations() {
     assert!(migrations("sqlite").contains("V1__conversations.sql"));
 }
 
-/// The number of the last migration.
-fn newest(dialect: &str) -> i32 {
-    let number = |name: &String| name[1..].split("__").next().and_then(|number| number.parse().ok());
-    migrations(dialect).iter().filter_map(number).max().unwrap()
-}
-
 #[test]
 fn many_openers_of_one_file_all_find_the_schema_made_once() {
     let folder = tempfile::tempdir().unwrap();
