@@ -13,7 +13,8 @@ use crate::jsonapi::schema::{ErrorsDocument, ProblemDocument};
 use crate::problem::{self, Problem};
 use crate::routes::{
     agent, agents, api_keys, approvals, audit, branches, conversations, executions, files, gateway as models,
-    health, home, members, openapi, runs, session, turns, uploads, workspace_files, workspaces,
+    health, home, members, openapi, pages, rows, runs, session, table_files, tables, turns, uploads,
+    workspace_files, workspaces,
 };
 use crate::state::AppState;
 use crate::{gateway, host, observe, web};
@@ -31,6 +32,7 @@ use crate::{gateway, host, observe, web};
     (name = "files", description = "Files of a conversation, and of a workspace"),
     (name = "executions", description = "Runs outside any conversation"),
     (name = "models", description = "Models for clients of OpenAI's and Anthropic's APIs"),
+    (name = "knowledge", description = "Pages and tables that a workspace keeps, searches and cites"),
     (name = "sandbox", description = "What a run's sandbox may ask for"),
     (name = "workspaces", description = "Who may do what"),
     (name = "session", description = "The browser's session"),
@@ -91,6 +93,14 @@ fn guarded() -> OpenApiRouter<AppState> {
         .routes(routes!(workspace_files::list, workspace_files::keep))
         .routes(routes!(workspace_files::content))
         .routes(routes!(workspace_files::delete))
+        .routes(routes!(pages::list, pages::create))
+        .routes(routes!(pages::show, pages::update, pages::remove))
+        .routes(routes!(tables::list, tables::create))
+        .routes(routes!(tables::show, tables::update, tables::remove))
+        .routes(routes!(rows::list, rows::add))
+        .routes(routes!(rows::show, rows::update, rows::remove))
+        .routes(routes!(table_files::import))
+        .routes(routes!(table_files::export))
 }
 
 /// Routes for other people's clients, and for runs with a token of their own.

@@ -56,6 +56,9 @@ pub struct Ids {
     pub running: String,
     pub approval: String,
     pub agent: String,
+    pub page: String,
+    pub table: String,
+    pub row: String,
     /// A file of the conversation, one that is promised to it, and one of the workspace.
     pub file: String,
     pub promised: String,
@@ -112,6 +115,8 @@ impl Row {
             "/v1/runs/{id}/events" | "/v1/runs/{id}/trace" => &ids.settled,
             "/v1/runs/{id}/approvals" => &ids.running,
             path if path.starts_with("/v1/agents") => &ids.agent,
+            path if path.starts_with("/v1/pages") => &ids.page,
+            path if path.starts_with("/v1/tables") => &ids.table,
             path if path.starts_with("/v1/runs") => &ids.queued,
             path if path.starts_with("/v1/executions") => &ids.execution,
             "/v1/files/{id}" => &ids.shared,
@@ -123,7 +128,7 @@ impl Row {
             self.path.replace("{id}", id).replace("{user}", &ids.user).replace("{branch}", &ids.conversation);
         let path = path.replace("{workspace}", &ids.workspace).replace("{run}", &ids.settled);
         let file = if path.contains("/uploads/") { &ids.promised } else { &ids.file };
-        path.replace("{file}", file).replace("{link}", "not-a-link")
+        path.replace("{file}", file).replace("{link}", "not-a-link").replace("{row}", &ids.row)
     }
 }
 
@@ -226,6 +231,30 @@ pub fn table() -> Vec<Row> {
         Row::new(M::GET, "/v1/agents/{id}", Shared),
         Row::new(M::PATCH, "/v1/agents/{id}", Item).admin().body(|_| json!({ "name": "Taken over" })),
         Row::new(M::DELETE, "/v1/agents/{id}", Item).admin(),
+        Row::new(M::GET, "/v1/pages", List).queries(&["", "limit=1", "query=secretsp"]),
+        Row::new(M::POST, "/v1/pages", List)
+            .body(|ids| json!({ "title": "Planted", "body": "", "workspace": ids.workspace }))
+            .unseen(),
+        Row::new(M::GET, "/v1/pages/{id}", Shared),
+        Row::new(M::PUT, "/v1/pages/{id}", Shared).body(|_| json!({ "title": "Taken over" })),
+        Row::new(M::DELETE, "/v1/pages/{id}", Shared),
+        Row::new(M::GET, "/v1/tables", List).queries(&["", "limit=1"]),
+        Row::new(M::POST, "/v1/tables", List)
+            .body(|ids| {
+                let columns = json!([{ "name": "a", "type": "text" }]);
+                json!({ "name": "Planted", "columns": columns, "workspace": ids.workspace })
+            })
+            .unseen(),
+        Row::new(M::GET, "/v1/tables/{id}", Shared),
+        Row::new(M::PUT, "/v1/tables/{id}", Shared).body(|_| json!({ "name": "Taken over" })),
+        Row::new(M::DELETE, "/v1/tables/{id}", Shared),
+        Row::new(M::GET, "/v1/tables/{id}/rows", Shared).queries(&["", "limit=1", "query=secretsp"]),
+        Row::new(M::POST, "/v1/tables/{id}/rows", Shared).body(|_| json!({ "rows": [{ "a": "Planted" }] })),
+        Row::new(M::GET, "/v1/tables/{id}/rows/{row}", Shared),
+        Row::new(M::PUT, "/v1/tables/{id}/rows/{row}", Shared).body(|_| json!({ "a": "Taken over" })),
+        Row::new(M::DELETE, "/v1/tables/{id}/rows/{row}", Shared),
+        Row::new(M::POST, "/v1/tables/{id}/import", Shared).body(|_| json!([{ "a": "Planted" }])),
+        Row::new(M::GET, "/v1/tables/{id}/export", Shared).queries(&["", "format=json"]),
         Row::new(M::GET, "/v1/models", Own),
         Row::new(M::POST, "/v1/chat/completions", Own).body(|_| {
             let messages = json!([{ "role": "user", "content": "think 1 word" }]);
