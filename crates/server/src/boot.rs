@@ -25,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use turn::tools::Tool;
 use turn::tools::files::{ListFiles, ReadFile};
+use turn::tools::knowledge::{SaveToTable, SearchPages, SearchTables};
 use turn::tools::servers::{self, ToolServers};
 use turn::{Access, Agents, Parts, Turns};
 use upstream::composio::Composio;
@@ -112,7 +113,7 @@ pub async fn build(
         sandbox: sandbox(config)?,
         agents: Arc::new(RunAccess { public_url: public_url.clone(), secret: secret.clone() }),
         models: Arc::clone(&models),
-        tools: tools(&store, &blobs),
+        tools: tools(&store, &blobs, &clock),
         tool_servers: Arc::clone(&tool_servers),
         blobs: blobs.clone(),
         context_summary: config.context_summary,
@@ -170,10 +171,13 @@ fn sandbox(config: &Config) -> Result<Option<SandboxClient>> {
 }
 
 /// What models may call on the server.
-fn tools(store: &Arc<dyn Store>, blobs: &Blobs) -> Vec<Arc<dyn Tool>> {
+fn tools(store: &Arc<dyn Store>, blobs: &Blobs, clock: &Arc<dyn Clock>) -> Vec<Arc<dyn Tool>> {
     vec![
         Arc::new(ListFiles { store: Arc::clone(store) }),
         Arc::new(ReadFile { store: Arc::clone(store), blobs: blobs.clone() }),
+        Arc::new(SearchPages { store: Arc::clone(store) }),
+        Arc::new(SearchTables { store: Arc::clone(store) }),
+        Arc::new(SaveToTable { store: Arc::clone(store), clock: Arc::clone(clock) }),
     ]
 }
 

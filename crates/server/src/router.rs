@@ -13,8 +13,9 @@ use crate::jsonapi::schema::{ErrorsDocument, ProblemDocument};
 use crate::problem::{self, Problem};
 use crate::routes::{
     ag_ui, agent, agents, ai_chat, api_keys, approvals, audit, branches, conversations, executions, export,
-    files, gateway as models, health, home, members, oai_conversations as oai, openapi, responses, runs,
-    session, tool_servers, turns, uploads, usage, workspace_files, workspaces,
+    files, gateway as models, health, home, members, oai_conversations as oai, openapi, pages, responses,
+    rows, runs, session, table_files, tables, tool_servers, turns, uploads, usage, workspace_files,
+    workspaces,
 };
 use crate::state::AppState;
 use crate::{dialect, gateway, host, observe, web};
@@ -33,6 +34,7 @@ use crate::{dialect, gateway, host, observe, web};
     (name = "executions", description = "Runs outside any conversation"),
     (name = "clients", description = "For clients of the Vercel AI SDK, AG-UI and OpenAI's Responses and Conversations"),
     (name = "models", description = "Models for clients of OpenAI's and Anthropic's APIs"),
+    (name = "knowledge", description = "Pages and tables that a workspace keeps, searches and cites"),
     (name = "sandbox", description = "What a run's sandbox may ask for"),
     (name = "workspaces", description = "Who may do what"),
     (name = "session", description = "The browser's session"),
@@ -100,6 +102,14 @@ fn guarded() -> OpenApiRouter<AppState> {
         .routes(routes!(ag_ui::run))
         .routes(routes!(ag_ui::connect))
         .routes(routes!(export::export))
+        .routes(routes!(pages::list, pages::create))
+        .routes(routes!(pages::show, pages::update, pages::remove))
+        .routes(routes!(tables::list, tables::create))
+        .routes(routes!(tables::show, tables::update, tables::remove))
+        .routes(routes!(rows::list, rows::add))
+        .routes(routes!(rows::show, rows::update, rows::remove))
+        .routes(routes!(table_files::import))
+        .routes(routes!(table_files::export))
 }
 
 /// Routes for other people's clients, and for runs with a token of their own.

@@ -63,6 +63,9 @@ pub struct Ids {
     pub agent: String,
     /// The name of a tool server.
     pub tools: String,
+    pub page: String,
+    pub table: String,
+    pub row: String,
     /// A file of the conversation, one that is promised to it, and one of the workspace.
     pub file: String,
     pub promised: String,
@@ -127,6 +130,8 @@ impl Row {
             path if path.starts_with("/v1/responses") => &ids.settled,
             path if path.starts_with("/v1/conversations") && !path.contains("{item}") => &ids.idle,
             path if path.starts_with("/v1/agents") => &ids.agent,
+            path if path.starts_with("/v1/pages") => &ids.page,
+            path if path.starts_with("/v1/tables") => &ids.table,
             path if path.starts_with("/v1/runs") => &ids.queued,
             path if path.starts_with("/v1/executions") => &ids.execution,
             "/v1/files/{id}" => &ids.shared,
@@ -139,7 +144,10 @@ impl Row {
         let path = path.replace("{workspace}", &ids.workspace).replace("{run}", &ids.settled);
         let path = path.replace("{item}", &format!("msg_{}", ids.message.replace('-', "")));
         let file = if path.contains("/uploads/") { &ids.promised } else { &ids.file };
-        path.replace("{name}", &ids.tools).replace("{file}", file).replace("{link}", "not-a-link")
+        path.replace("{name}", &ids.tools)
+            .replace("{file}", file)
+            .replace("{link}", "not-a-link")
+            .replace("{row}", &ids.row)
     }
 }
 
@@ -286,6 +294,30 @@ pub fn table() -> Vec<Row> {
         }),
         Row::new(M::GET, "/v1/conversations/{id}/items/{item}", Item),
         Row::new(M::GET, "/v1/export", List).admin().queries(&["", "format=html", "format=zip"]),
+        Row::new(M::GET, "/v1/pages", List).queries(&["", "limit=1", "query=secretsp"]),
+        Row::new(M::POST, "/v1/pages", List)
+            .body(|ids| json!({ "title": "Planted", "body": "", "workspace": ids.workspace }))
+            .unseen(),
+        Row::new(M::GET, "/v1/pages/{id}", Shared),
+        Row::new(M::PUT, "/v1/pages/{id}", Shared).body(|_| json!({ "title": "Taken over" })),
+        Row::new(M::DELETE, "/v1/pages/{id}", Shared),
+        Row::new(M::GET, "/v1/tables", List).queries(&["", "limit=1"]),
+        Row::new(M::POST, "/v1/tables", List)
+            .body(|ids| {
+                let columns = json!([{ "name": "a", "type": "text" }]);
+                json!({ "name": "Planted", "columns": columns, "workspace": ids.workspace })
+            })
+            .unseen(),
+        Row::new(M::GET, "/v1/tables/{id}", Shared),
+        Row::new(M::PUT, "/v1/tables/{id}", Shared).body(|_| json!({ "name": "Taken over" })),
+        Row::new(M::DELETE, "/v1/tables/{id}", Shared),
+        Row::new(M::GET, "/v1/tables/{id}/rows", Shared).queries(&["", "limit=1", "query=secretsp"]),
+        Row::new(M::POST, "/v1/tables/{id}/rows", Shared).body(|_| json!({ "rows": [{ "a": "Planted" }] })),
+        Row::new(M::GET, "/v1/tables/{id}/rows/{row}", Shared),
+        Row::new(M::PUT, "/v1/tables/{id}/rows/{row}", Shared).body(|_| json!({ "a": "Taken over" })),
+        Row::new(M::DELETE, "/v1/tables/{id}/rows/{row}", Shared),
+        Row::new(M::POST, "/v1/tables/{id}/import", Shared).body(|_| json!([{ "a": "Planted" }])),
+        Row::new(M::GET, "/v1/tables/{id}/export", Shared).queries(&["", "format=json"]),
         Row::new(M::GET, "/v1/models", Own),
         Row::new(M::POST, "/v1/chat/completions", List)
             .body(|ids| {

@@ -19,10 +19,13 @@ mod members;
 mod messages;
 mod news;
 mod open;
+mod pages;
 mod purge;
+mod rows;
 mod runs;
 mod search;
 mod tool_servers;
+mod tables;
 mod transaction;
 mod turn;
 mod usage;
@@ -40,12 +43,15 @@ use domain::conversation::{
 };
 use domain::file::{Bag, File};
 use domain::message::{Message, NewMessage};
+use domain::page;
 use domain::run::{Lease, Run, StartTurn, TurnMessage, Usage};
 use domain::scope::{Role, Scope};
+use domain::search::index_tsvector;
 use domain::secret::Secret;
 use domain::tokens::{DayUsage, TokensUsed};
 use domain::tool_server::ToolServer;
 use domain::transfer::{Archive, ArchivedFile};
+use domain::table::{Column, Row, Table};
 use domain::workspace::{ApiKey, KeyGrant, Member, Membership, Workspace, WorkspacePatch};
 use futures_util::stream::BoxStream;
 use jiff::Timestamp;
@@ -55,6 +61,7 @@ use self::appends::Appends;
 use self::transaction::{Database, Settings};
 use crate::error::{Result, StoreError};
 use crate::files::{Doomed, Execution, Fork, NewExecution, NewFile, Purgeable, Reserved, Stored};
+use crate::knowledge::{FoundRow, Listed, TextSearch, written};
 use crate::list::Dialect;
 use crate::store::{Store, Thread, ThreadRead};
 use crate::turns::{
@@ -386,6 +393,142 @@ impl Store for PostgresStore {
         transaction!(self.database, begin_write, Settings::of(scope), |tx| tool_servers::remove(
             tx, scope, name, now
         ))
+    }
+
+    async fn create_page(&self, scope: &Scope, page: &page::Page) -> Result<()> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| pages::create(tx, scope, page))
+    }
+
+    async fn update_page(&self, scope: &Scope, page: &page::Page) -> Result<()> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| pages::update(tx, scope, page))
+    }
+
+    async fn find_page(&self, scope: &Scope, id: Uuid) -> Result<Option<page::Page>> {
+        pages::find(&self.database, scope, id).await
+    }
+
+    async fn list_pages(
+        &self,
+        scope: &Scope,
+        after: Option<Uuid>,
+        limit: usize,
+    ) -> Result<Listed<page::Page>> {
+        pages::list(&self.database, scope, after, limit).await
+    }
+
+    async fn remove_page(&self, scope: &Scope, id: Uuid) -> Result<()> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| pages::remove(tx, scope, id))
+    }
+
+    async fn search_pages(&self, scope: &Scope, search: &TextSearch) -> Result<Listed<page::Page>> {
+        let settings = Settings::of(scope).matching(&search.query.tsquery());
+        transaction!(self.database, begin_read, settings, |tx| pages::search(tx, scope, search))
+    }
+
+    async fn create_table(&self, scope: &Scope, table: &Table) -> Result<()> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| tables::create(tx, scope, table))
+    }
+
+    async fn update_table(
+        &self,
+        scope: &Scope,
+        id: Uuid,
+        name: Option<&str>,
+        columns: Option<&[Column]>,
+        now: Timestamp,
+    ) -> Result<Table> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| tables::update(
+            tx, scope, id, name, columns, now
+        ))
+    }
+
+    async fn find_table(&self, scope: &Scope, id: Uuid) -> Result<Option<Table>> {
+        tables::find(&self.database, scope, id).await
+    }
+
+    async fn list_tables(&self, scope: &Scope, after: Option<Uuid>, limit: usize) -> Result<Vec<Table>> {
+        tables::list(&self.database, scope, after, limit).await
+    }
+
+    async fn remove_table(&self, scope: &Scope, id: Uuid) -> Result<()> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| tables::remove(tx, scope, id))
+    }
+
+    async fn add_rows(&self, scope: &Scope, table: Uuid, rows: &[Row], now: Timestamp) -> Result<()> {
+        let rows = written(rows, index_tsvector)?;
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| rows::add(
+            tx, scope, table, &rows, now
+        ))
+    }
+
+    async fn stage_rows(
+        &self,
+        scope: &Scope,
+        table: Uuid,
+        import: Uuid,
+        rows: &[Row],
+        now: Timestamp,
+    ) -> Result<()> {
+        let rows = written(rows, index_tsvector)?;
+        transaction!(self.database, begin_unsynced, Settings::of(scope), |tx| rows::stage(
+            tx, scope, table, import, &rows, now
+        ))
+    }
+
+    async fn keep_import(
+        &self,
+        scope: &Scope,
+        table: Uuid,
+        import: Uuid,
+        staged: u64,
+        now: Timestamp,
+    ) -> Result<()> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| rows::keep(
+            tx, scope, table, import, staged, now
+        ))
+    }
+
+    async fn drop_import(&self, scope: &Scope, table: Uuid, import: Uuid) -> Result<()> {
+        transaction!(self.database, begin_unsynced, Settings::of(scope), |tx| rows::drop_staged(
+            tx, scope, table, import
+        ))
+    }
+
+    async fn list_rows(
+        &self,
+        scope: &Scope,
+        table: Uuid,
+        after: Option<Uuid>,
+        limit: usize,
+    ) -> Result<Listed<Row>> {
+        rows::list(&self.database, scope, table, after, limit).await
+    }
+
+    async fn find_row(&self, scope: &Scope, table: Uuid, id: Uuid) -> Result<Option<Row>> {
+        rows::find(&self.database, scope, table, id).await
+    }
+
+    async fn update_row(&self, scope: &Scope, table: Uuid, row: &Row, now: Timestamp) -> Result<()> {
+        let rows = written(std::slice::from_ref(row), index_tsvector)?;
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| rows::update(
+            tx, scope, table, &rows[0], now
+        ))
+    }
+
+    async fn remove_row(&self, scope: &Scope, table: Uuid, id: Uuid, now: Timestamp) -> Result<()> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| rows::remove(
+            tx, scope, table, id, now
+        ))
+    }
+
+    async fn search_rows(
+        &self,
+        scope: &Scope,
+        table: Option<Uuid>,
+        search: &TextSearch,
+    ) -> Result<Listed<FoundRow>> {
+        let settings = rows::searching(scope, table, search);
+        transaction!(self.database, begin_read, settings, |tx| rows::search(tx, scope, table, search))
     }
 
     async fn get_run(&self, scope: &Scope, run: Uuid) -> Result<Run> {

@@ -133,7 +133,13 @@ impl ModelRun<'_> {
         self.cite(now, sources)
     }
 
-    fn cite(&mut self, now: i64, sources: Vec<Source>) -> Result<(), TurnError> {
+    /// What was cited before is not cited again.
+    fn cite(&mut self, now: i64, mut sources: Vec<Source>) -> Result<(), TurnError> {
+        let cited = |id: &str| {
+            let blocks = self.log.fold.blocks().iter();
+            blocks.into_iter().any(|block| matches!(block, Block::Source(known) if known.id == id))
+        };
+        sources.retain(|source| !cited(&source.id));
         if sources.is_empty() {
             return Ok(());
         }

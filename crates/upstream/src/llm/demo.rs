@@ -217,8 +217,9 @@ fn report(answers: &[&Answer]) -> String {
             "list_files" => format!("The files here:\n\n{text}"),
             "read_file" => format!("The file says:\n\n{text}"),
             "write_file" => format!("Written. {text}"),
-            "search_pages" => format!("In the pages I found:\n\n{text}"),
-            "search_user_tables" => format!("In the tables I found:\n\n{text}"),
+            "search_pages" if text.starts_with("1. ") => format!("In the pages I found:\n\n{text}"),
+            "search_user_tables" if text.starts_with("1. ") => format!("In the tables I found:\n\n{text}"),
+            "search_pages" | "search_user_tables" => text.to_owned(),
             name => format!("`{name}` answered:\n\n```\n{text}\n```"),
         }
     });
