@@ -1,5 +1,7 @@
 //! What the verbs of a turn take and give.
 
+use std::sync::Arc;
+
 use domain::conversation::{Conversation, ConversationPatch, Kind, NewConversation};
 use domain::file::File;
 use domain::message::{Message, MessageRole, NewMessage, blocks_from_json};
@@ -108,7 +110,7 @@ pub struct Batch {
     pub first_seq: i64,
     /// `first_seq - 1` when the batch holds no event.
     pub last_seq: i64,
-    pub entries: String,
+    pub entries: Arc<str>,
 }
 
 /// How a run ended, and all that is written with it.

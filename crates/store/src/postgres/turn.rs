@@ -560,7 +560,7 @@ async fn end(tx: &Transaction, held: &Held, settlement: &Settlement) -> Result<(
                 &batch.last_seq,
                 &batch.first_entry,
                 &batch.first_seq,
-                &batch.entries,
+                &&*batch.entries,
                 &settlement.response.as_ref().map(|text| text.replace('\0', "\u{fffd}")),
                 &settlement.files_logged,
             ],

@@ -24,8 +24,8 @@ mod rows;
 mod run_files;
 mod runs;
 mod search;
-mod tool_servers;
 mod tables;
+mod tool_servers;
 mod turn;
 mod usage;
 mod workspaces;
@@ -422,6 +422,8 @@ impl Store for SqliteStore {
     async fn remove_tool_server(&self, scope: &Scope, name: &str, now: Timestamp) -> Result<()> {
         let (scope, name) = (scope.clone(), name.to_owned());
         self.writer.write(Durability::Full, move |db| tool_servers::remove(db, &scope, &name, now)).await
+    }
+
     async fn create_page(&self, scope: &Scope, page: &page::Page) -> Result<()> {
         let (scope, page) = (scope.clone(), page.clone());
         self.writer.write(Durability::Full, move |db| pages::create(db, &scope, &page)).await
