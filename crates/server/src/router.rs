@@ -14,7 +14,7 @@ use crate::problem::{self, Problem};
 use crate::routes::{
     ag_ui, agent, agents, ai_chat, api_keys, approvals, audit, branches, conversations, executions, files,
     gateway as models, health, home, members, oai_conversations as oai, openapi, responses, runs, session,
-    turns, uploads, workspace_files, workspaces,
+    tool_servers, turns, uploads, usage, workspace_files, workspaces,
 };
 use crate::state::AppState;
 use crate::{dialect, gateway, host, observe, web};
@@ -74,6 +74,9 @@ fn guarded() -> OpenApiRouter<AppState> {
         .routes(routes!(branches::select))
         .routes(routes!(agents::list, agents::create))
         .routes(routes!(agents::show, agents::update, agents::remove))
+        .routes(routes!(tool_servers::list, tool_servers::add))
+        .routes(routes!(tool_servers::remove))
+        .routes(routes!(tool_servers::tools))
         .routes(routes!(turns::create))
         .routes(routes!(runs::show, runs::edit))
         .routes(routes!(runs::events))
@@ -90,6 +93,7 @@ fn guarded() -> OpenApiRouter<AppState> {
         .routes(routes!(uploads::complete))
         .routes(routes!(executions::create))
         .routes(routes!(executions::show))
+        .routes(routes!(usage::show))
         .routes(routes!(workspace_files::list, workspace_files::keep))
         .routes(routes!(workspace_files::content))
         .routes(routes!(workspace_files::delete))

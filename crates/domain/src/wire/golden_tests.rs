@@ -165,14 +165,14 @@ fn a_chat_that_waits_for_a_person_pauses_and_goes_on() {
 }
 
 fn responses(log: &Log, after: i64) -> String {
-    let mut voice = Responses::new(serde_json::json!({ "id": "resp_1", "object": "response" }));
+    let mut voice = Responses::new(serde_json::json!({ "id": "resp_1", "object": "response" })).after(after);
     let mut out = Vec::new();
     for (seq, event) in (1..).zip(&log.events) {
         if event.event == "done" {
             voice.know(Usage { input_tokens: 3, output_tokens: 4 });
         }
         let data = event.data.to_string();
-        voice.push(seq, 1_700_000_000_000 + seq, &event.event, &data, after, &mut out);
+        voice.push(seq, 1_700_000_000_000 + seq, &event.event, &data, &mut out);
     }
     String::from_utf8(out).unwrap()
 }

@@ -158,8 +158,7 @@ enum Voice {
     Anthropic(anthropic::Anthropic),
     UiMessage(ui_message::UiMessage),
     AgUi(ag_ui::AgUi),
-    /// With the number of the last frame that the reader has.
-    Responses(Box<Responses>, i64),
+    Responses(Box<Responses>),
 }
 
 impl Renderer {
@@ -171,14 +170,13 @@ impl Renderer {
             Wire::Anthropic => Voice::Anthropic(Default::default()),
             Wire::UiMessage => Voice::UiMessage(Default::default()),
             Wire::AgUi => Voice::AgUi(Default::default()),
-            Wire::Responses => Voice::Responses(Box::default(), -1),
+            Wire::Responses => Voice::Responses(Box::default()),
         };
         Self { wire, after, voice, unseen: Vec::new() }
     }
 
-    /// `after` is the last frame that the reader has; -1 for none. All of the run's events are pushed.
-    pub fn responses(voice: Responses, after: i64) -> Self {
-        let voice = Voice::Responses(Box::new(voice), after);
+    pub fn responses(voice: Responses) -> Self {
+        let voice = Voice::Responses(Box::new(voice));
         Self { wire: Wire::Responses, after: 0, voice, unseen: Vec::new() }
     }
 
@@ -190,7 +188,7 @@ impl Renderer {
 
     /// What the run has cost, for a dialect that says so at its end.
     pub fn know(&mut self, usage: Usage) {
-        if let Voice::Responses(voice, _) = &mut self.voice {
+        if let Voice::Responses(voice) = &mut self.voice {
             voice.know(usage);
         }
     }
@@ -230,7 +228,7 @@ impl Renderer {
             Voice::Anthropic(voice) => voice.push(seq, kind, data, out),
             Voice::UiMessage(voice) => voice.push(seq, kind, data, out),
             Voice::AgUi(voice) => voice.push(seq, kind, data, out),
-            Voice::Responses(voice, after) => voice.push(seq, ts, kind, data, *after, out),
+            Voice::Responses(voice) => voice.push(seq, ts, kind, data, out),
         }
     }
 

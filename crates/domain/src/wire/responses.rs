@@ -23,6 +23,8 @@ pub struct Responses {
     notes: Vec<Value>,
     /// Frames so far: the number of the next.
     sequence: i64,
+    /// The last frame that the reader has.
+    after: i64,
     status: &'static str,
     error: Option<Value>,
     ended: Option<i64>,
@@ -33,7 +35,19 @@ impl Responses {
     /// `base` holds what the object says before anything has happened: `id`, `created_at`, `model`, and what its
     /// request said.
     pub fn new(base: Value) -> Self {
-        Self { base, status: "queued", ..Self::default() }
+        Self { base, status: "queued", after: -1, ..Self::default() }
+    }
+
+    /// For a reader that has this frame and those before it; all of the run's events are pushed.
+    #[must_use]
+    pub fn after(self, after: i64) -> Self {
+        Self { after, ..self }
+    }
+
+    /// For whoever wants the whole alone.
+    #[must_use]
+    pub fn silent(self) -> Self {
+        self.after(i64::MAX)
     }
 
     /// What the run has cost; known at its end.
@@ -41,8 +55,8 @@ impl Responses {
         self.usage = Some(usage);
     }
 
-    /// Adds the frames of an event, those after frame number `after`.
-    pub fn push(&mut self, seq: i64, ts: i64, kind: &str, data: &str, after: i64, out: &mut Vec<u8>) {
+    /// Adds the frames of an event that the reader has not.
+    pub fn push(&mut self, seq: i64, ts: i64, kind: &str, data: &str, out: &mut Vec<u8>) {
         let mut events = Vec::new();
         for piece in self.pieces.read(kind, data) {
             self.event(ts, piece, &mut events);
@@ -50,7 +64,7 @@ impl Responses {
         let last = events.len().saturating_sub(1);
         for (at, mut event) in events.into_iter().enumerate() {
             event["sequence_number"] = json!(self.sequence);
-            if self.sequence > after {
+            if self.sequence > self.after {
                 let name = event["type"].as_str().map(str::to_owned);
                 frame(name.as_deref(), (at == last).then_some(seq), &event.to_string(), out);
             }

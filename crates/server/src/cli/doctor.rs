@@ -1,5 +1,6 @@
 //! `threadkeep doctor`: is everything that a start needs in place, and what to do where it is not.
 
+use std::borrow::Cow;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -7,13 +8,17 @@ use anyhow::Result;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use domain::audit::first_broken;
 use domain::scope::{Role, Scope};
+use futures_util::future::join_all;
 use serde_json::json;
 use store::Store;
 use store::postgres::PostgresStore;
 use store::sqlite::SqliteStore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use upstream::mcp::McpClient;
 
 use super::{open_beside, say};
-use crate::boot::LOCAL_USER;
+use crate::boot::{self, LOCAL_USER};
 use crate::config::{Config, Database, flags};
 use crate::sandbox_child;
 
@@ -23,7 +28,7 @@ pub(super) fn command() -> Command {
 }
 
 struct Finding {
-    check: &'static str,
+    check: Cow<'static, str>,
     /// What was found, or what is wrong and what to do.
     result: Result<String, String>,
 }
@@ -40,13 +45,14 @@ pub(super) async fn schema_version(config: &Config) -> Result<Option<i32>> {
 }
 
 pub(super) async fn run(config: Config, matches: ArgMatches) -> Result<ExitCode> {
-    let findings = vec![
+    let mut findings = vec![
         data_folder(&config),
         mode(&config),
         database(&config).await,
         sandbox(&config).await,
         server(&config).await,
     ];
+    findings.extend(tool_servers(&config).await);
     let healthy = findings.iter().all(|finding| finding.result.is_ok());
     for Finding { check, result } in findings {
         let ok = result.is_ok();
@@ -72,7 +78,7 @@ fn data_folder(config: &Config) -> Finding {
         }
         Err(error) => Err(format!("{}: {error}; check its owner and mode", folder.display())),
     };
-    Finding { check: "data folder", result }
+    Finding { check: "data folder".into(), result }
 }
 
 fn mode(config: &Config) -> Finding {
@@ -81,7 +87,7 @@ fn mode(config: &Config) -> Finding {
     } else {
         "user tokens are verified"
     };
-    Finding { check: "who may call", result: Ok(text.into()) }
+    Finding { check: "who may call".into(), result: Ok(text.into()) }
 }
 
 async fn database(config: &Config) -> Finding {
@@ -106,7 +112,7 @@ async fn database(config: &Config) -> Finding {
         },
         Err(error) => Err(format!("{kind}: {error:#}; check DATABASE_URL and that the database runs")),
     };
-    Finding { check: "database", result }
+    Finding { check: "database".into(), result }
 }
 
 /// Follows the hash chain of the local workspace's audit log.
@@ -152,7 +158,7 @@ async fn sandbox(config: &Config) -> Finding {
             Err(error) => Err(error.to_string()),
         },
     };
-    Finding { check: "sandbox", result }
+    Finding { check: "sandbox".into(), result }
 }
 
 async fn server(config: &Config) -> Finding {
@@ -162,7 +168,34 @@ async fn server(config: &Config) -> Finding {
         Ok(status) => Err(format!("{url} answers {status}; look at the server's log")),
         Err(_) => Ok(format!("nothing runs at {url}")),
     };
-    Finding { check: "server", result }
+    Finding { check: "server".into(), result }
+}
+
+/// Asks each of the operator's tool servers for its tools; starts those that are programs, and ends them again.
+async fn tool_servers(config: &Config) -> Vec<Finding> {
+    let endpoints = match boot::operators(config) {
+        Ok(endpoints) => endpoints,
+        Err(error) => {
+            return vec![Finding { check: "tool servers".into(), result: Err(format!("{error:#}")) }];
+        }
+    };
+    let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
+    let asked = endpoints.into_iter().map(|(name, endpoint)| {
+        let client = McpClient::new(&name, endpoint, tasks.clone(), stop.clone());
+        async move {
+            let result = match client.tools().await {
+                Ok(tools) => Ok(format!("{} tools", tools.len())),
+                Err(fault) => Err(format!("{fault}; agents go on without its tools")),
+            };
+            client.close().await;
+            Finding { check: format!("tool server {name}").into(), result }
+        }
+    });
+    let findings = join_all(asked).await;
+    stop.cancel();
+    tasks.close();
+    tasks.wait().await;
+    findings
 }
 
 async fn ready(url: &str) -> Result<u16> {

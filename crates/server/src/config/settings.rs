@@ -64,6 +64,8 @@ const UPLOAD_FAMILIES: &[&str] = &["image", "pdf", "text", "office", "audio", "v
 
 const SANDBOX_LAYERS: &[&str] = &["namespaces", "landlock", "seccomp"];
 
+const TOOL_NETWORKS: &[&str] = &["loopback", "private"];
+
 const SERVER: &str = "Server";
 const STORAGE: &str = "Storage";
 const SIGN_IN: &str = "Sign-in";
@@ -150,6 +152,14 @@ static SETTINGS: &[Setting] = &[
     row(MODELS, "composio_base_url", "COMPOSIO_BASE_URL", Kind::BaseUrl(|c| &mut c.composio.base_url))
         .help("Where Composio's API is")
         .otherwise("Composio's own"),
+    row(
+        MODELS,
+        "tool_networks",
+        "THREADKEEP_TOOL_NETWORKS",
+        Kind::List { of: TOOL_NETWORKS, place: |c| &mut c.tool_networks },
+    )
+    .help("Where tool servers that admins add may be beside the public network: loopback, private")
+    .otherwise("loopback in local mode, else none"),
 ];
 
 pub(super) fn all() -> impl Iterator<Item = &'static Setting> {
@@ -158,12 +168,21 @@ pub(super) fn all() -> impl Iterator<Item = &'static Setting> {
 
 /// Adds `--config` and every setting to a command. The many numbers show in `--help`, not in `-h`.
 pub fn flags(command: Command) -> Command {
+    with_flags(command, |_| true)
+}
+
+/// As `flags`, with these settings alone.
+pub fn flags_of(command: Command, keys: &[&str]) -> Command {
+    with_flags(command, |setting| keys.contains(&setting.key))
+}
+
+fn with_flags(command: Command, wanted: impl Fn(&Setting) -> bool) -> Command {
     let file = Arg::new("config")
         .long("config")
         .value_name("FILE")
         .help("TOML file to read settings from [env: THREADKEEP_CONFIG]")
         .help_heading(SERVER);
-    command.arg(file).args(all().map(|setting| {
+    command.arg(file).args(all().filter(|setting| wanted(setting)).map(|setting| {
         Arg::new(setting.key)
             .long(setting.flag())
             .value_name(setting.kind.placeholder())

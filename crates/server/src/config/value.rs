@@ -134,7 +134,8 @@ pub(super) fn url(raw: &str) -> Result<String, String> {
     Ok(raw.to_owned())
 }
 
-fn base_url(raw: &str) -> Result<String, String> {
+/// As `url`, for an address that paths are put behind.
+pub fn base_url(raw: &str) -> Result<String, String> {
     let url = url(raw)?;
     if url.contains('?') {
         return Err("an http:// or https:// address without a query".to_owned());

@@ -179,9 +179,9 @@ pub fn base(run: &Run, echo: Option<&Value>, model: Option<&str>) -> Value {
 
 /// Blocks of an assistant's message as its items.
 pub fn output_items(message: &Message) -> Vec<Value> {
-    let mut voice = domain::wire::Responses::new(json!({}));
+    let mut voice = domain::wire::Responses::new(json!({})).silent();
     let mut out = Vec::new();
-    let mut push = |kind: &str, data: &str| voice.push(1, 0, kind, data, i64::MAX, &mut out);
+    let mut push = |kind: &str, data: &str| voice.push(1, 0, kind, data, &mut out);
     push("turn", &json!({ "run": message.id }).to_string());
     let (events, closing) = domain::answer::replay_events(&message.content);
     for event in &events {

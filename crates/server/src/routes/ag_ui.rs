@@ -4,8 +4,10 @@ use axum::extract::{FromRequest, Request, State};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use domain::message::Window;
+use domain::scope::Scope;
 use domain::wire::{Renderer, Wire, ag_ui_messages};
 use serde_json::{Value, json};
+use store::turns::Idempotency;
 use turn::Seen;
 
 use super::turns::idempotency;
@@ -35,17 +37,30 @@ pub async fn run(
     let Body(bytes) = Body::from_request(request, &app).await?;
     let body: Value = parse(&bytes)?;
     let named = named.and(member(&body["forwardedProps"], "/forwardedProps", "workspace")?)?;
-    let ag_ui::Input { thread, run: name, asked } = ag_ui::read(&body)?;
+    let input = ag_ui::read(&body)?;
     let scope = caller.scope(named).await?;
+    let idempotency = idempotency(&headers, &bytes)?;
+    let answered = answer(&app, &scope, (caller, named), input, idempotency).await;
+    app.tell_tokens(&scope, answered).await
+}
+
+async fn answer(
+    app: &AppState,
+    scope: &Scope,
+    (caller, named): (Caller, Named),
+    input: ag_ui::Input,
+    idempotency: Option<Idempotency>,
+) -> Result<Response, Problem> {
+    let ag_ui::Input { thread, run: name, asked } = input;
     // Before anything is written.
-    let stream = app.turns.open_stream(&scope)?;
+    let stream = app.turns.open_stream(scope)?;
     let renderer =
         |after| Renderer::after(Wire::AgUi, after).at(&app.public_url).named(&thread, name.as_deref());
-    let (telling, follower, run) = match open(&app, &scope, asked, idempotency(&headers, &bytes)?).await? {
+    let (telling, follower, run) = match open(app, scope, asked, idempotency).await? {
         Opened::Started(run) => (Telling::plain(renderer(0)), app.turns.follow_started(stream, run.id), run),
         Opened::Found(run) => (Telling::plain(renderer(0)), app.turns.follow(stream, run.id, 0).await?, run),
         Opened::Decided(run) => {
-            let events = log::so_far(&app, &scope, run.id).await?;
+            let events = log::so_far(app, scope, run.id).await?;
             let asked =
                 events.iter().rev().find(|event| event.kind == "approval").map_or(0, |event| event.seq);
             let (mut renderer, mut opening) = (renderer(asked), Vec::new());

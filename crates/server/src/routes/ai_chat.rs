@@ -1,13 +1,15 @@
 //! For `useChat` of the Vercel AI SDK: `/v1/ai/chat`, and a chat's stream and stop.
 
-use axum::extract::{FromRequest, Path, RawQuery, Request, State};
+use axum::extract::{FromRequest, Path, Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use domain::message::Window;
 use domain::run::Run;
+use domain::scope::Scope;
 use domain::wire::{Renderer, Wire, ui_message};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use store::turns::Idempotency;
 use turn::Stream;
 use utoipa::ToSchema;
 use uuid::Uuid;
@@ -15,7 +17,7 @@ use uuid::Uuid;
 use super::runs::after;
 use super::turns::idempotency;
 use crate::dialect::open::{Opened, active_run, client_id, conversation_id, open};
-use crate::dialect::{ai, log, member};
+use crate::dialect::{Asked, ai, log, member};
 use crate::extract::body::{Body, check_json, parse};
 use crate::extract::{Caller, Named, Paging};
 use crate::problem::Problem;
@@ -42,18 +44,30 @@ pub async fn chat(
     let named = named.and(member(&body, "", "workspace")?)?;
     let asked = ai::read(&body)?;
     let scope = caller.scope(named).await?;
+    let idempotency = idempotency(&headers, &bytes)?;
+    let answered = answer(&app, &scope, (caller, named), asked, idempotency).await;
+    app.tell_tokens(&scope, answered).await
+}
+
+async fn answer(
+    app: &AppState,
+    scope: &Scope,
+    (caller, named): (Caller, Named),
+    asked: Asked,
+    idempotency: Option<Idempotency>,
+) -> Result<Response, Problem> {
     // Before anything is written.
-    let stream = app.turns.open_stream(&scope)?;
-    match open(&app, &scope, asked, idempotency(&headers, &bytes)?).await? {
+    let stream = app.turns.open_stream(scope)?;
+    match open(app, scope, asked, idempotency).await? {
         Opened::Started(run) => {
             let follower = app.turns.follow_started(stream, run.id);
             let renderer = Renderer::after(Wire::UiMessage, 0).at(&app.public_url);
             let telling = Telling { pauses: true, ..Telling::plain(renderer) };
             Ok(respond_as(follower, telling, caller, named, &run))
         }
-        Opened::Found(run) => whole(&app, stream, caller, named, &run, 0).await,
+        Opened::Found(run) => whole(app, stream, caller, named, &run, 0).await,
         Opened::Decided(run) => {
-            let events = log::so_far(&app, &scope, run.id).await?;
+            let events = log::so_far(app, scope, run.id).await?;
             let asked =
                 events.iter().rev().find(|event| event.kind == "approval").map_or(0, |event| event.seq);
             let mut renderer = Renderer::after(Wire::UiMessage, asked).at(&app.public_url);
@@ -121,12 +135,11 @@ pub async fn stream(
     caller: Caller,
     named: Named,
     Path(id): Path<String>,
-    RawQuery(query): RawQuery,
     _: Paging,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let scope = caller.scope(named).await?;
-    let after = after(query.as_deref(), &headers)?;
+    let after = after(None, &headers)?;
     match active_run(&app, &scope, conversation_id(&scope, &id)).await? {
         None => Ok(StatusCode::NO_CONTENT.into_response()),
         Some(run) => whole(&app, app.turns.open_stream(&scope)?, caller, named, &run, after).await,

@@ -8,7 +8,7 @@ use domain::run::Run;
 use domain::scope::Scope;
 use domain::wire::{Renderer, Responses};
 use serde_json::{Value, json};
-use store::turns::Asking;
+use store::turns::{Asking, Idempotency};
 use store::{StoreError, ThreadRead};
 use turn::Follower;
 use uuid::Uuid;
@@ -41,22 +41,35 @@ pub async fn create(
     check_json(&headers)?;
     let Body(bytes) = Body::from_request(request, &app).await?;
     let body: Value = parse(&bytes)?;
-    let Create { mut asked, stream, background, store, previous } = read(&body)?;
+    let created = read(&body)?;
     let named = named.and(member(&body, "", "workspace")?)?;
     let scope = caller.scope(named).await?;
+    let idempotency = idempotency(&headers, &bytes)?;
+    let answered = answer(&app, &scope, (caller, named), created, idempotency).await;
+    app.tell_tokens(&scope, answered).await
+}
+
+async fn answer(
+    app: &AppState,
+    scope: &Scope,
+    (caller, named): (Caller, Named),
+    created: Create,
+    idempotency: Option<Idempotency>,
+) -> Result<Response, Problem> {
+    let Create { mut asked, stream, background, store, previous } = created;
     if let Some(model) = &asked.options.model {
         app.models.find(model).map_err(unknown_model)?;
     }
     if let Some(previous) = &previous {
-        (asked.conversation, asked.replace) = place(&app, &scope, previous).await?;
+        (asked.conversation, asked.replace) = place(app, scope, previous).await?;
     } else if let Some(name) = &asked.conversation {
         let id = own_id(name, "conv")?;
-        app.store.get_thread(&scope, id, None.into()).await?;
+        app.store.get_thread(scope, id, None.into()).await?;
         asked.conversation = Some(id.to_string());
     }
-    let place = app.turns.open_stream(&scope)?;
+    let place = app.turns.open_stream(scope)?;
     let (echo, model) = (asked.echo.clone(), asked.options.model.clone());
-    let opened = open(&app, &scope, asked, idempotency(&headers, &bytes)?).await;
+    let opened = open(app, scope, asked, idempotency).await;
     let (run, follower) = match opened.map_err(busy_is_locked)? {
         Opened::Started(run) => {
             let follower = app.turns.follow_started(place, run.id);
@@ -70,13 +83,13 @@ pub async fn create(
     let voice = Responses::new(base(&run, echo.as_ref(), model.as_deref()));
     let forget = run.conversation.filter(|_| !store);
     if stream {
-        let telling = Telling { forget, ..Telling::plain(Renderer::responses(voice, -1)) };
+        let telling = Telling { forget, ..Telling::plain(Renderer::responses(voice)) };
         return Ok(respond_as(follower, telling, caller, named, &run));
     }
     let whole =
-        if background { voice.whole() } else { to_the_end(&app, &scope, follower, voice, &run).await? };
+        if background { voice.whole() } else { to_the_end(app, scope, follower, voice, &run).await? };
     if let Some(conversation) = forget {
-        app.store.delete_conversation(&scope, conversation, None, app.clock.now()).await?;
+        app.store.delete_conversation(scope, conversation, None, app.clock.now()).await?;
     }
     let mut response = axum::Json(whole).into_response();
     crate::stream::tell_ids(response.headers_mut(), &run);
@@ -139,16 +152,16 @@ async fn to_the_end(
     app: &AppState,
     scope: &Scope,
     mut follower: Follower,
-    mut voice: Responses,
+    voice: Responses,
     run: &Run,
 ) -> Result<Value, Problem> {
-    let mut out = Vec::new();
+    let (mut voice, mut out) = (voice.silent(), Vec::new());
     while let Some(events) = follower.next().await? {
         for event in events {
             if event.kind == "done" {
                 voice.know(app.store.get_run(scope, run.id).await?.usage);
             }
-            voice.push(event.seq, event.ts, event.kind, &event.data, i64::MAX, &mut out);
+            voice.push(event.seq, event.ts, event.kind, &event.data, &mut out);
         }
     }
     Ok(voice.whole())
@@ -156,12 +169,12 @@ async fn to_the_end(
 
 /// The response as it stands.
 async fn as_it_stands(app: &AppState, scope: &Scope, asking: &Asking) -> Result<Value, Problem> {
-    let (mut voice, mut out) = (voice_of(asking), Vec::new());
+    let (mut voice, mut out) = (voice_of(asking).silent(), Vec::new());
     if asking.run.status.is_settled() {
         voice.know(asking.run.usage);
     }
     for event in log::so_far(app, scope, asking.run.id).await? {
-        voice.push(event.seq, event.ts, event.kind, &event.data, i64::MAX, &mut out);
+        voice.push(event.seq, event.ts, event.kind, &event.data, &mut out);
     }
     Ok(voice.whole())
 }
@@ -201,7 +214,7 @@ pub async fn retrieve(
     let seen = last_event(None, &headers)?;
     let mut follower = app.turns.follow(app.turns.open_stream(&scope)?, asking.run.id, seen).await?;
     follower.rewind();
-    let telling = Telling::plain(Renderer::responses(voice_of(&asking), after).since(seen));
+    let telling = Telling::plain(Renderer::responses(voice_of(&asking).after(after)).since(seen));
     Ok(respond_as(follower, telling, caller, named, &asking.run))
 }
 
