@@ -1,7 +1,7 @@
 //! A file: whose it is, what it is called, and how it looks to a client. Its bytes lie under its storage key.
 
 use jiff::Timestamp;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 pub use name::{name_key, numbered, safe_name};
@@ -29,7 +29,7 @@ impl Bag {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FileSource {
     User,
@@ -93,7 +93,7 @@ pub struct FileView<'a> {
 }
 
 /// A file as a message keeps it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Attachment {
     pub file_id: Uuid,

@@ -8,7 +8,7 @@ use uuid::Uuid;
 use crate::event::{Source, StepStatus};
 use crate::json;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MessageRole {
     User,

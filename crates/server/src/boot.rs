@@ -1,6 +1,7 @@
 //! From configuration to a running application: the store is opened, the secret found or made, and in local
 //! mode the local workspace and its key are there before the first request.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -24,14 +25,18 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use turn::tools::Tool;
 use turn::tools::files::{ListFiles, ReadFile};
+use turn::tools::servers::{self, ToolServers};
 use turn::{Access, Agents, Parts, Turns};
+use upstream::composio::Composio;
+use upstream::guard::{Allowed, Guarded};
 use upstream::jwks::Jwks;
 use upstream::llm::models::{ModelSettings, Models, ProviderSettings};
+use upstream::mcp::{Endpoint, HttpEndpoint, StdioEndpoint};
 use upstream::sandbox::{SandboxClient, SandboxLimits};
 use uuid::Uuid;
 
 use crate::auth::token::TokenRules;
-use crate::config::{self, Config, Database, Provider, Source};
+use crate::config::{self, Config, Database, McpServer, Provider, Source};
 use crate::limit::RateLimit;
 use crate::routes::api_keys::make_key;
 use crate::state::{App, AppState, Local};
@@ -98,6 +103,7 @@ pub async fn build(
     };
     let rate = if local.is_some() { None } else { RateLimit::new(config.limits.requests_per_second) };
     let models = Arc::new(models(config)?);
+    let tool_servers = Arc::new(tool_servers(config, Arc::clone(&store), secret.clone())?);
     let turns = Turns::open(Parts {
         store: Arc::clone(&store),
         clock: Arc::clone(&clock),
@@ -107,6 +113,7 @@ pub async fn build(
         agents: Arc::new(RunAccess { public_url: public_url.clone(), secret: secret.clone() }),
         models: Arc::clone(&models),
         tools: tools(&store, &blobs),
+        tool_servers: Arc::clone(&tool_servers),
     })
     .await
     .context("DATABASE_URL: what earlier runs left cannot be settled")?;
@@ -116,6 +123,7 @@ pub async fn build(
         upload_types: config.upload_types.iter().filter_map(|name| Family::parse(name)).collect(),
         turns,
         models,
+        tool_servers,
         tokens: token_rules(config, &clock, &tasks)?,
         clock,
         tasks,
@@ -135,6 +143,7 @@ pub async fn build(
 /// The turns of the store for one command, beside the servers.
 pub fn turns_beside(config: &Config, store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Result<Turns> {
     let (public_url, secret) = (String::new(), Secret::new(""));
+    let tool_servers = Arc::new(tool_servers(config, Arc::clone(&store), secret.clone())?);
     Ok(Turns::beside(Parts {
         store,
         clock,
@@ -144,6 +153,7 @@ pub fn turns_beside(config: &Config, store: Arc<dyn Store>, clock: Arc<dyn Clock
         agents: Arc::new(RunAccess { public_url, secret }),
         models: Arc::new(models(config)?),
         tools: Vec::new(),
+        tool_servers,
     }))
 }
 
@@ -161,6 +171,46 @@ fn tools(store: &Arc<dyn Store>, blobs: &Blobs) -> Vec<Arc<dyn Tool>> {
         Arc::new(ListFiles { store: Arc::clone(store) }),
         Arc::new(ReadFile { store: Arc::clone(store), blobs: blobs.clone() }),
     ]
+}
+
+/// The tool servers of the configuration file.
+pub fn operators(config: &Config) -> Result<BTreeMap<String, Endpoint>> {
+    let client = upstream::http::client()?;
+    let endpoint = |(name, server): (&String, &McpServer)| {
+        let endpoint = match server {
+            McpServer::Http { url, token } => {
+                let url =
+                    url.expose().parse().ok().with_context(|| format!("[mcp.{name}] has no usable url"))?;
+                Endpoint::Http(HttpEndpoint { client: client.clone(), url, token: token.clone() })
+            }
+            McpServer::Stdio { command, args, env } => {
+                let (command, args, env) = (command.clone(), args.clone(), env.clone());
+                Endpoint::Stdio(StdioEndpoint { command, args, env })
+            }
+        };
+        Ok((name.clone(), endpoint))
+    };
+    config.mcp.iter().map(endpoint).collect()
+}
+
+/// Servers of other tools: the operator's, and the way to those of workspaces.
+fn tool_servers(config: &Config, store: Arc<dyn Store>, secret: Secret) -> Result<ToolServers> {
+    let composio = config
+        .composio
+        .api_key
+        .clone()
+        .map(|key| Composio::new(config.composio.base_url.as_deref(), key, upstream::http::client()?));
+    let may = |network: &str| config.tool_networks.iter().any(|allowed| allowed == network);
+    // In local mode whoever may add one is at this machine.
+    let loopback =
+        may("loopback") || (config.is_local() && config.source("tool_networks") == Source::Default);
+    Ok(ToolServers::new(servers::Parts {
+        store,
+        operators: operators(config)?,
+        composio: composio.transpose()?,
+        guarded: Guarded::new(Allowed { loopback, private: may("private") })?,
+        secret,
+    }))
 }
 
 /// The providers that the operator has set up, and the demo model.
@@ -256,7 +306,7 @@ fn kept_secret(data: &Path) -> Result<Secret> {
 }
 
 /// The local workspace, and `local.key`: an admin key of it that is known to the store.
-async fn prepare_local(config: &Config, store: &dyn Store, clock: &dyn Clock) -> Result<()> {
+pub(crate) async fn prepare_local(config: &Config, store: &dyn Store, clock: &dyn Clock) -> Result<()> {
     let known = store.list_memberships(LOCAL_USER, None, None, 1).await?;
     let workspace = match known.into_iter().next() {
         Some(membership) => membership.workspace,

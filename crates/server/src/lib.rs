@@ -16,12 +16,15 @@ mod listen;
 pub mod observe;
 mod patience;
 mod problem;
+mod progress;
 pub mod router;
 mod routes;
 mod sandbox_child;
 mod state;
 mod stream;
 mod tidy;
+mod tokens;
+mod transfer;
 mod web;
 
 use std::future::Future;
@@ -70,6 +73,7 @@ impl Server {
     /// Serves until `shutdown`, drains, and closes the store.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
         listen::listen(self.listener, router::router(&self.app), &self.app, shutdown).await;
+        self.app.tool_servers.stop().await;
         self.app.store.close().await;
     }
 }

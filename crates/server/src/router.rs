@@ -13,7 +13,8 @@ use crate::jsonapi::schema::{ErrorsDocument, ProblemDocument};
 use crate::problem::{self, Problem};
 use crate::routes::{
     agent, agents, api_keys, approvals, audit, branches, conversations, executions, files, gateway as models,
-    health, home, members, openapi, runs, session, turns, uploads, workspace_files, workspaces,
+    health, home, members, openapi, runs, session, tool_servers, turns, uploads, usage, workspace_files,
+    workspaces,
 };
 use crate::state::AppState;
 use crate::{gateway, host, observe, web};
@@ -72,6 +73,9 @@ fn guarded() -> OpenApiRouter<AppState> {
         .routes(routes!(branches::select))
         .routes(routes!(agents::list, agents::create))
         .routes(routes!(agents::show, agents::update, agents::remove))
+        .routes(routes!(tool_servers::list, tool_servers::add))
+        .routes(routes!(tool_servers::remove))
+        .routes(routes!(tool_servers::tools))
         .routes(routes!(turns::create))
         .routes(routes!(runs::show, runs::edit))
         .routes(routes!(runs::events))
@@ -88,6 +92,7 @@ fn guarded() -> OpenApiRouter<AppState> {
         .routes(routes!(uploads::complete))
         .routes(routes!(executions::create))
         .routes(routes!(executions::show))
+        .routes(routes!(usage::show))
         .routes(routes!(workspace_files::list, workspace_files::keep))
         .routes(routes!(workspace_files::content))
         .routes(routes!(workspace_files::delete))

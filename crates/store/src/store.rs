@@ -8,6 +8,8 @@
 //! takes a `Scope` touches that workspace only. Every change of who may do what writes its audit entry
 //! in the same transaction.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use domain::agent::Agent;
 use domain::approval::{Approval, Decision};
@@ -20,6 +22,9 @@ use domain::file::{Bag, File};
 use domain::message::{Message, NewMessage, Window};
 use domain::run::{Lease, Run, StartTurn, TurnMessage, Usage};
 use domain::scope::{Role, Scope};
+use domain::tokens::{DayUsage, TokensUsed};
+use domain::tool_server::ToolServer;
+use domain::transfer::{Archive, ArchivedFile};
 use domain::workspace::{ApiKey, KeyGrant, Member, Membership, Workspace, WorkspacePatch};
 use futures_util::stream::BoxStream;
 use jiff::Timestamp;
@@ -235,7 +240,17 @@ pub trait Store: Send + Sync {
     async fn settle_turn(&self, held: &Held, settlement: &Settlement) -> Result<Settled>;
 
     /// Counts what a run under way has used beside its own calls. `Lost` unless it is under way with this fence.
-    async fn count_usage(&self, held: &Held, usage: Usage) -> Result<()>;
+    async fn count_usage(&self, held: &Held, usage: Usage, now: Timestamp) -> Result<()>;
+
+    /// Counts a call of a model that belongs to no run into the caller's day. `call` is a fresh id.
+    async fn count_call(&self, scope: &Scope, call: Uuid, usage: Usage, now: Timestamp) -> Result<()>;
+
+    /// Tokens that the caller and its workspace have used on the day of `now`.
+    async fn get_tokens_used(&self, scope: &Scope, now: Timestamp) -> Result<TokensUsed>;
+
+    /// What the workspace used on each day from `since` on (as `2026-11-15`), newest first; days without use are
+    /// left out.
+    async fn list_usage(&self, scope: &Scope, since: &str) -> Result<Vec<DayUsage>>;
 
     // ---- calls that wait for a person ----
 
@@ -268,6 +283,21 @@ pub trait Store: Send + Sync {
     async fn get_workspace_model(&self, scope: &Scope) -> Result<Option<String>>;
 
     async fn set_workspace_model(&self, scope: &Scope, model: Option<&str>) -> Result<()>;
+
+    // ---- tool servers ----
+
+    /// `Taken` if the workspace has one of that name.
+    async fn add_tool_server(&self, scope: &Scope, server: &ToolServer) -> Result<()>;
+
+    /// Those that admins have added, by name, after `after`.
+    async fn list_tool_servers(
+        &self,
+        scope: &Scope,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<ToolServer>>;
+
+    async fn remove_tool_server(&self, scope: &Scope, name: &str, now: Timestamp) -> Result<()>;
 
     // ---- runs ----
 
@@ -333,6 +363,9 @@ pub trait Store: Send + Sync {
     /// What all nodes announce, this one's own news too, from when it is first polled; it reconnects by itself and
     /// may skip. `None` where there is only one node. Each call makes one connection that listens.
     fn system_news(&self) -> Option<BoxStream<'static, News>>;
+
+    /// Whether other nodes may take what this one does not renew.
+    fn is_shared(&self) -> bool;
 
     // ---- files: a name is reserved, the bytes are made durable under its key, then all become visible at once ----
 
@@ -461,6 +494,24 @@ pub trait Store: Send + Sync {
         branch: Uuid,
         now: Timestamp,
     ) -> Result<Conversation>;
+
+    // ---- in and out: whole conversations ----
+
+    /// Live conversations that the scope may see, by id, after `after`.
+    async fn list_archivable(&self, scope: &Scope, after: Option<Uuid>, limit: usize) -> Result<Vec<Uuid>>;
+
+    /// A live conversation with all that belongs to it, from one snapshot: every branch, settled runs, visible files.
+    async fn get_archive(&self, scope: &Scope, id: Uuid) -> Result<Archive>;
+
+    /// The visible files of the workspace itself, by id.
+    async fn list_archived_files(&self, scope: &Scope) -> Result<Vec<ArchivedFile>>;
+
+    /// Which of these ids conversations of the workspace have, deleted ones too.
+    async fn known_conversations(&self, scope: &Scope, ids: &[Uuid]) -> Result<Vec<bool>>;
+
+    /// Writes a checked conversation with all that belongs to it, in one transaction, synced; the bytes of its files
+    /// lie under their keys. False, and nothing is changed, when the workspace has one with its id, deleted or not.
+    async fn import_archive(&self, scope: &Scope, archive: Arc<Archive>) -> Result<bool>;
 
     // ---- the store itself ----
 

@@ -5,6 +5,7 @@ use domain::file::File;
 use domain::message::{Message, MessageRole, NewMessage, blocks_from_json};
 use domain::run::{Lease, Run, RunError, RunStatus, StartTurn, TurnMessage, Usage};
 use domain::scope::{Role, Scope};
+use domain::tokens::{OutOfTokens, TokenLimits};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -26,6 +27,7 @@ pub struct NewTurn {
     pub node: Uuid,
     pub lease_seconds: u64,
     pub max_open_runs: u64,
+    pub tokens: TokenLimits,
     pub now: Timestamp,
 }
 
@@ -49,6 +51,8 @@ pub enum Begun {
     KeyReused,
     /// The caller has this many runs open already.
     TooManyRuns,
+    /// Nothing is left of a day's tokens.
+    OutOfTokens(OutOfTokens),
 }
 
 /// A run with the right to write to it, wherever it lives.
@@ -74,6 +78,8 @@ pub struct Lock {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Dispatch {
     pub run: Run,
+    /// Who asked for it.
+    pub user: String,
     /// None for an execution.
     pub conversation: Option<Conversation>,
     /// The user's message; of an execution its prompt, with the execution's id.

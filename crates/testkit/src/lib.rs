@@ -2,6 +2,7 @@
 
 pub mod agent;
 pub mod form;
+pub mod gate;
 pub mod postgres;
 pub mod process;
 pub mod s3;

@@ -37,6 +37,7 @@ use upstream::llm::models::Models;
 use upstream::sandbox::SandboxClient;
 
 use crate::live::Live;
+use crate::tools::servers::ToolServers;
 
 /// What a run hands to its sandbox beside the message: where to call back, and with which tokens.
 pub trait Agents: Send + Sync {
@@ -68,6 +69,7 @@ struct Inner {
     agents: Arc<dyn Agents>,
     models: Arc<Models>,
     tools: Vec<Arc<dyn tools::Tool>>,
+    tool_servers: Arc<ToolServers>,
     live: Live,
     /// Cancelled when the server is told to stop.
     draining: CancellationToken,
@@ -84,6 +86,8 @@ pub struct Parts {
     pub models: Arc<Models>,
     /// What models may call on the server.
     pub tools: Vec<Arc<dyn tools::Tool>>,
+    /// And what they may call elsewhere.
+    pub tool_servers: Arc<ToolServers>,
 }
 
 impl Turns {
@@ -105,7 +109,7 @@ impl Turns {
 
     fn new(parts: Parts) -> Self {
         let node = parts.clock.new_id();
-        let Parts { store, clock, limits, tasks, sandbox, agents, models, tools } = parts;
+        let Parts { store, clock, limits, tasks, sandbox, agents, models, tools, tool_servers } = parts;
         let (live, draining) = (Live::default(), CancellationToken::new());
         Self {
             inner: Arc::new(Inner {
@@ -118,10 +122,16 @@ impl Turns {
                 agents,
                 models,
                 tools,
+                tool_servers,
                 live,
                 draining,
             }),
         }
+    }
+
+    /// The server's own tools.
+    pub fn tools(&self) -> &[Arc<dyn tools::Tool>] {
+        &self.inner.tools
     }
 
     /// Asks for a run's end. Idempotent; a run on another node is told by the store.

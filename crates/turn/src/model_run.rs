@@ -114,7 +114,12 @@ impl Turns {
             None => until(&mut stop, inner.models.default_model()).await?,
         };
         let model = inner.models.find(&name)?;
-        let (tools, specs) = self.tools_of(agent.as_ref());
+        let held = log.held;
+        let offered = until(&mut stop, self.tools_of(&held, agent.as_ref())).await?;
+        for text in offered.missing {
+            log.trace(self.now(), &Trace::Note { text })?;
+        }
+        let (tools, specs) = offered.tools.into_iter().map(|tool| (Arc::clone(&tool), tool.spec())).unzip();
         let system = agent::system(agent.as_ref());
         let material = material::Thread::read(self, log, dispatch, system).await?;
         let place = Place {

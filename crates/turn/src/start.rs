@@ -2,6 +2,7 @@
 
 use domain::run::{Run, StartTurn};
 use domain::scope::Scope;
+use domain::tokens::seconds_left;
 use store::StoreError;
 use store::files::{NewExecution, Stored};
 use store::turns::{Begun, Held, Idempotency, NewTurn, News};
@@ -59,6 +60,7 @@ impl Turns {
             node: inner.node,
             lease_seconds: inner.limits.lease_seconds,
             max_open_runs: inner.limits.max_open_runs_per_user,
+            tokens: inner.limits.tokens(),
             now: clock.now(),
         };
         point!("accept.before");
@@ -81,6 +83,9 @@ impl Turns {
             Begun::Busy(run) => Err(TurnError::Busy(run)),
             Begun::KeyReused => Err(TurnError::KeyReused),
             Begun::TooManyRuns => Err(TurnError::TooManyRuns { limit: inner.limits.max_open_runs_per_user }),
+            Begun::OutOfTokens(spent) => {
+                Err(TurnError::OutOfTokens { spent, retry_after: seconds_left(new.now) })
+            }
         }
     }
 
@@ -107,6 +112,7 @@ impl Turns {
             node: inner.node,
             lease_seconds: inner.limits.lease_seconds,
             max_open_runs: inner.limits.max_open_runs_per_user,
+            tokens: inner.limits.tokens(),
             max_bag_bytes: inner.limits.max_bag_bytes,
             now: inner.clock.now(),
         };
@@ -118,6 +124,9 @@ impl Turns {
             Begun::Repeated(run) => Ok(Started { run, repeated: true }),
             Begun::KeyReused => Err(TurnError::KeyReused),
             Begun::TooManyRuns => Err(TurnError::TooManyRuns { limit: inner.limits.max_open_runs_per_user }),
+            Begun::OutOfTokens(spent) => {
+                Err(TurnError::OutOfTokens { spent, retry_after: seconds_left(new.now) })
+            }
             Begun::Queued(_) | Begun::Busy(_) => {
                 Err(StoreError::Internal("an execution waits for nothing".into()).into())
             }

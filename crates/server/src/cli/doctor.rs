@@ -1,5 +1,6 @@
 //! `threadkeep doctor`: is everything that a start needs in place, and what to do where it is not.
 
+use std::borrow::Cow;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -8,6 +9,7 @@ use anyhow::Result;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use domain::audit::first_broken;
 use domain::scope::{Role, Scope};
+use futures_util::future::join_all;
 use nix::sys::statvfs::statvfs;
 use nix::unistd::{AccessFlags, access};
 use serde_json::json;
@@ -15,12 +17,13 @@ use store::Store;
 use store::backup::RESTORING;
 use store::postgres::PostgresStore;
 use store::sqlite::SqliteStore;
-
 use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use upstream::mcp::McpClient;
 
 use super::{open_beside, say};
-use crate::boot::{LOCAL_USER, open_blobs};
+use crate::boot::{self, LOCAL_USER, open_blobs};
 use crate::config::{Blobs, Config, Database, Provider, flags};
 use crate::sandbox_child;
 
@@ -33,7 +36,7 @@ pub(super) fn command() -> Command {
 }
 
 struct Finding {
-    check: &'static str,
+    check: Cow<'static, str>,
     /// What was found, or what is wrong and what to do.
     result: Result<String, String>,
 }
@@ -50,7 +53,7 @@ pub(super) async fn schema_version(config: &Config) -> Result<Option<i32>> {
 }
 
 pub(super) async fn run(config: Config, matches: ArgMatches) -> Result<ExitCode> {
-    let findings = vec![
+    let mut findings = vec![
         data_folder(&config),
         mode(&config),
         database(&config).await,
@@ -59,6 +62,7 @@ pub(super) async fn run(config: Config, matches: ArgMatches) -> Result<ExitCode>
         models(&config).await,
         server(&config).await,
     ];
+    findings.extend(tool_servers(&config).await);
     let healthy = findings.iter().all(|finding| finding.result.is_ok());
     for Finding { check, result } in findings {
         let ok = result.is_ok();
@@ -90,7 +94,7 @@ fn data_folder(config: &Config) -> Finding {
         }
         Err(error) => Err(format!("{}: {error}; check its owner and mode", folder.display())),
     };
-    Finding { check: "data folder", result }
+    Finding { check: "data folder".into(), result }
 }
 
 fn free_space(folder: &Path) -> Result<String, String> {
@@ -106,7 +110,7 @@ fn mode(config: &Config) -> Finding {
     } else {
         "user tokens are verified"
     };
-    Finding { check: "who may call", result: Ok(text.into()) }
+    Finding { check: "who may call".into(), result: Ok(text.into()) }
 }
 
 async fn database(config: &Config) -> Finding {
@@ -131,7 +135,7 @@ async fn database(config: &Config) -> Finding {
         },
         Err(error) => Err(format!("{kind}: {error:#}; check DATABASE_URL and that the database runs")),
     };
-    Finding { check: "database", result }
+    Finding { check: "database".into(), result }
 }
 
 /// Follows the hash chain of the local workspace's audit log.
@@ -177,7 +181,7 @@ async fn sandbox(config: &Config) -> Finding {
             Err(error) => Err(error.to_string()),
         },
     };
-    Finding { check: "sandbox", result }
+    Finding { check: "sandbox".into(), result }
 }
 
 async fn blobs(config: &Config) -> Finding {
@@ -200,7 +204,7 @@ async fn blobs(config: &Config) -> Finding {
             Err(error) => Err(format!("{error:#}; check THREADKEEP_BLOB_URL and the AWS_* variables")),
         },
     };
-    Finding { check: "files", result }
+    Finding { check: "files".into(), result }
 }
 
 /// Which providers are set up, and whether they take their keys.
@@ -221,7 +225,7 @@ async fn models(config: &Config) -> Finding {
                 let result = Err(format!(
                     "{name} at {base} answers {status}: it does not take the key; check {variable}"
                 ));
-                return Finding { check: "models", result };
+                return Finding { check: "models".into(), result };
             }
             Ok(status) => found.push(format!("{name} at {base} answers {status} when asked for its models")),
             // It may come and go; turns say so when they need it.
@@ -230,7 +234,7 @@ async fn models(config: &Config) -> Finding {
     }
     let none = "the built-in demo model alone; set OPENAI_API_KEY or ANTHROPIC_API_KEY for a real one";
     let result = Ok(if found.is_empty() { none.into() } else { found.join("; ") });
-    Finding { check: "models", result }
+    Finding { check: "models".into(), result }
 }
 
 async fn asked(url: &str, provider: &Provider) -> Result<u16> {
@@ -256,7 +260,34 @@ async fn server(config: &Config) -> Finding {
             Err(error) => Err(format!("{}: {error}; check THREADKEEP_LISTEN", config.listen)),
         },
     };
-    Finding { check: "server", result }
+    Finding { check: "server".into(), result }
+}
+
+/// Asks each of the operator's tool servers for its tools; starts those that are programs, and ends them again.
+async fn tool_servers(config: &Config) -> Vec<Finding> {
+    let endpoints = match boot::operators(config) {
+        Ok(endpoints) => endpoints,
+        Err(error) => {
+            return vec![Finding { check: "tool servers".into(), result: Err(format!("{error:#}")) }];
+        }
+    };
+    let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
+    let asked = endpoints.into_iter().map(|(name, endpoint)| {
+        let client = McpClient::new(&name, endpoint, tasks.clone(), stop.clone());
+        async move {
+            let result = match client.tools().await {
+                Ok(tools) => Ok(format!("{} tools", tools.len())),
+                Err(fault) => Err(format!("{fault}; agents go on without its tools")),
+            };
+            client.close().await;
+            Finding { check: format!("tool server {name}").into(), result }
+        }
+    });
+    let findings = join_all(asked).await;
+    stop.cancel();
+    tasks.close();
+    tasks.wait().await;
+    findings
 }
 
 async fn ready(url: &str) -> Result<u16> {

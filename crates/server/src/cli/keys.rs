@@ -11,8 +11,7 @@ use serde_json::json;
 use store::Store;
 use uuid::Uuid;
 
-use super::{open_beside, say};
-use crate::boot::LOCAL_USER;
+use super::{admin_scope, open_beside, say};
 use crate::config::{Config, flags};
 use crate::routes::api_keys::make_key;
 
@@ -43,7 +42,7 @@ pub(super) fn command() -> Command {
 pub(super) async fn run(config: Config, matches: ArgMatches) -> Result<ExitCode> {
     let Some((action, sub)) = matches.subcommand() else { bail!("keys needs create, list or remove") };
     let store = open_beside(&config).await?;
-    let scope = scope(&config, &*store, sub).await?;
+    let scope = admin_scope(&config, &*store, sub).await?;
     let json = sub.get_flag("json");
     match action {
         "create" => create(&*store, &scope, sub, json).await?,
@@ -52,32 +51,6 @@ pub(super) async fn run(config: Config, matches: ArgMatches) -> Result<ExitCode>
     }
     store.close().await;
     Ok(ExitCode::SUCCESS)
-}
-
-/// Whoever can open the store may do anything; still a key is made for a member of a workspace.
-async fn scope(config: &Config, store: &dyn Store, matches: &ArgMatches) -> Result<Scope> {
-    let user = match matches.get_one::<String>("user") {
-        Some(user) => user.clone(),
-        None if config.is_local() => LOCAL_USER.into(),
-        None => bail!("--user is needed: the member who makes the key"),
-    };
-    let named = matches.get_one::<Uuid>("workspace").copied();
-    let mut found = store.list_memberships(&user, named, None, 2).await?;
-    let membership = match (found.len(), named) {
-        (1, _) => found.remove(0),
-        (0, Some(id)) => bail!("{user} is not a member of workspace {id}"),
-        (0, None) if config.is_local() => bail!("there is no local workspace yet; start the server once"),
-        (0, None) => bail!("{user} is in no workspace"),
-        _ => bail!("{user} is in several workspaces; name one with --workspace"),
-    };
-    Ok(Scope {
-        workspace: membership.workspace.id,
-        org: membership.workspace.org,
-        user,
-        role: Role::Admin,
-        key: None,
-        administers: true,
-    })
 }
 
 async fn create(store: &dyn Store, scope: &Scope, matches: &ArgMatches, json: bool) -> Result<()> {

@@ -6,6 +6,8 @@ mod chat;
 mod completions;
 mod config;
 mod doctor;
+mod export;
+mod import;
 mod keys;
 mod locks;
 mod man;
@@ -18,11 +20,15 @@ use std::ffi::OsString;
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use anyhow::Result;
-use clap::{ArgMatches, Command};
+use anyhow::{Result, bail};
+use clap::{Arg, ArgMatches, Command, value_parser};
+use domain::scope::{Role, Scope};
 use nix::sys::stat::{Mode, umask};
+use store::Store;
 use tokio::signal::unix::{SignalKind, signal};
+use uuid::Uuid;
 
+use crate::boot::LOCAL_USER;
 use crate::config::{Config, load};
 
 pub fn command() -> Command {
@@ -41,6 +47,8 @@ pub fn command() -> Command {
             backup::restore_command(),
             migrate::command(),
             purge::command(),
+            import::command(),
+            export::command(),
             sandbox::command(),
             doctor::command(),
             completions::command(),
@@ -91,6 +99,8 @@ fn dispatch(matches: &ArgMatches, env: Env) -> Result<ExitCode> {
         "locks" => block_on(locks::run(config, sub.clone())),
         "keys" => block_on(keys::run(config, sub.clone())),
         "migrate" => block_on(migrate::run(config, sub.clone())),
+        "import" => block_on(import::run(config, sub.clone())),
+        "export" => block_on(export::run(config, sub.clone())),
         "purge" => block_on(purge::run(config, sub.clone())),
         "sandbox" => block_on(sandbox::run(config, sub.clone())),
         _ => block_on(doctor::run(config, sub.clone())),
@@ -118,4 +128,43 @@ fn say(line: &str) {
 /// Opens the configured store beside a server that may be running.
 async fn open_beside(config: &Config) -> Result<std::sync::Arc<dyn store::Store>> {
     crate::boot::open_store(config, store::sqlite::Use::Command).await
+}
+
+/// The workspace that a command is about, and the member it acts as.
+fn whose() -> [Arg; 2] {
+    let workspace = Arg::new("workspace")
+        .long("workspace")
+        .value_parser(value_parser!(Uuid))
+        .help("The workspace's id; may be left out when the user is in one only");
+    let user = Arg::new("user")
+        .long("user")
+        .value_name("USER")
+        .help("The member as whom it is done [default: the local user]");
+    [workspace, user]
+}
+
+/// Whoever can open the store may do anything; still it is done as a member of a workspace.
+async fn admin_scope(config: &Config, store: &dyn Store, matches: &ArgMatches) -> Result<Scope> {
+    let user = match matches.get_one::<String>("user") {
+        Some(user) => user.clone(),
+        None if config.is_local() => LOCAL_USER.into(),
+        None => bail!("--user is needed: a member of the workspace"),
+    };
+    let named = matches.get_one::<Uuid>("workspace").copied();
+    let mut found = store.list_memberships(&user, named, None, 2).await?;
+    let membership = match (found.len(), named) {
+        (1, _) => found.remove(0),
+        (0, Some(id)) => bail!("{user} is not a member of workspace {id}"),
+        (0, None) if config.is_local() => bail!("there is no local workspace yet; start the server once"),
+        (0, None) => bail!("{user} is in no workspace"),
+        _ => bail!("{user} is in several workspaces; name one with --workspace"),
+    };
+    Ok(Scope {
+        workspace: membership.workspace.id,
+        org: membership.workspace.org,
+        user,
+        role: Role::Admin,
+        key: None,
+        administers: true,
+    })
 }

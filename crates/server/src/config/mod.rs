@@ -46,6 +46,8 @@ pub struct Config {
     pub model: Option<String>,
     /// Families of files that may be uploaded; empty is any.
     pub upload_types: Vec<String>,
+    /// Where tool servers of admins may be beside the public network; none is this machine in local mode.
+    pub tool_networks: Vec<String>,
     pub limits: Limits,
     pub mcp: BTreeMap<String, McpServer>,
     /// Where each setting came from; one that is missing here has its default.
@@ -103,8 +105,10 @@ pub struct Provider {
 /// A tool server of the operator. Its URL and arguments often carry a key, so they are kept as secrets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum McpServer {
-    Http { url: Secret },
-    Stdio { command: String, args: Vec<Secret> },
+    /// `token` is sent as a bearer token.
+    Http { url: Secret, token: Option<Secret> },
+    /// `env` are names of variables that it may have of the server's own environment.
+    Stdio { command: String, args: Vec<Secret>, env: Vec<String> },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -150,6 +154,7 @@ impl Default for Config {
             anthropic_version: None,
             model: None,
             upload_types: Vec::new(),
+            tool_networks: Vec::new(),
             limits: Limits::default(),
             mcp: BTreeMap::new(),
             sources: BTreeMap::new(),

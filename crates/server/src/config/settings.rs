@@ -64,6 +64,8 @@ const UPLOAD_FAMILIES: &[&str] = &["image", "pdf", "text", "office", "audio", "v
 
 const SANDBOX_LAYERS: &[&str] = &["namespaces", "landlock", "seccomp"];
 
+const TOOL_NETWORKS: &[&str] = &["loopback", "private"];
+
 const SERVER: &str = "Server";
 const STORAGE: &str = "Storage";
 const SIGN_IN: &str = "Sign-in";
@@ -150,6 +152,14 @@ static SETTINGS: &[Setting] = &[
     row(MODELS, "composio_base_url", "COMPOSIO_BASE_URL", Kind::BaseUrl(|c| &mut c.composio.base_url))
         .help("Where Composio's API is")
         .otherwise("Composio's own"),
+    row(
+        MODELS,
+        "tool_networks",
+        "THREADKEEP_TOOL_NETWORKS",
+        Kind::List { of: TOOL_NETWORKS, place: |c| &mut c.tool_networks },
+    )
+    .help("Where tool servers that admins add may be beside the public network: loopback, private")
+    .otherwise("loopback in local mode, else none"),
 ];
 
 pub(super) fn all() -> impl Iterator<Item = &'static Setting> {

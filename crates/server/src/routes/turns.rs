@@ -7,6 +7,7 @@ use domain::conversation::{Mode, Source};
 use domain::limits::Limits;
 use domain::message::{Block, blocks_from_json, plain_text};
 use domain::run::{OnBusy, OnDisconnect, RunStatus, StartTurn, TurnMessage};
+use domain::scope::Scope;
 use domain::wire::Wire;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -23,6 +24,7 @@ use crate::jsonapi::error::Source as At;
 use crate::problem::Problem;
 use crate::state::AppState;
 use crate::stream::{respond, tell_ids};
+use crate::tokens;
 
 /// What a turn asks for.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -87,9 +89,30 @@ pub async fn create(
     let respond_async = prefers_async(&headers);
     let idempotency = idempotency(&headers, &bytes)?;
     let turn = read(body, &app.limits, respond_async)?;
+    let asked = Asked { caller, named, wire, respond_async };
+    let answered = start(&app, &scope, turn, idempotency, asked).await;
+    app.tell_tokens(&scope, answered).await
+}
+
+/// How a turn is to be answered, and to whom.
+struct Asked {
+    caller: Caller,
+    named: Named,
+    wire: Wire,
+    respond_async: bool,
+}
+
+async fn start(
+    app: &AppState,
+    scope: &Scope,
+    turn: StartTurn,
+    idempotency: Option<Idempotency>,
+    asked: Asked,
+) -> Result<Response, Problem> {
+    let Asked { caller, named, wire, respond_async } = asked;
     // Before anything is written.
-    let stream = if respond_async { None } else { Some(app.turns.open_stream(&scope)?) };
-    let started = app.turns.start(&scope, turn, idempotency).await?;
+    let stream = if respond_async { None } else { Some(app.turns.open_stream(scope)?) };
+    let started = app.turns.start(scope, turn, idempotency).await?;
     let Some(stream) = stream else {
         let run = &started.run;
         let body = AcceptedTurn {
@@ -237,6 +260,7 @@ impl From<TurnError> for Problem {
             )
             .at(At::header("Idempotency-Key")),
             TurnError::TooManyRuns { limit } => too_many("too_many_runs", "runs", limit),
+            TurnError::OutOfTokens { spent, retry_after } => tokens::refused(spent, retry_after),
             TurnError::TooManyStreams { limit } => too_many("too_many_streams", "streams", limit),
             TurnError::TooLong { limit } => Self::new(
                 StatusCode::PAYLOAD_TOO_LARGE,

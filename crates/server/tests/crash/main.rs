@@ -14,5 +14,6 @@ mod house;
 mod kills;
 mod ledger;
 mod nodes;
+mod outage;
 mod points;
 mod stop;

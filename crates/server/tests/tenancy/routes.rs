@@ -56,6 +56,8 @@ pub struct Ids {
     pub running: String,
     pub approval: String,
     pub agent: String,
+    /// The name of a tool server.
+    pub tools: String,
     /// A file of the conversation, one that is promised to it, and one of the workspace.
     pub file: String,
     pub promised: String,
@@ -123,7 +125,7 @@ impl Row {
             self.path.replace("{id}", id).replace("{user}", &ids.user).replace("{branch}", &ids.conversation);
         let path = path.replace("{workspace}", &ids.workspace).replace("{run}", &ids.settled);
         let file = if path.contains("/uploads/") { &ids.promised } else { &ids.file };
-        path.replace("{file}", file).replace("{link}", "not-a-link")
+        path.replace("{name}", &ids.tools).replace("{file}", file).replace("{link}", "not-a-link")
     }
 }
 
@@ -226,15 +228,27 @@ pub fn table() -> Vec<Row> {
         Row::new(M::GET, "/v1/agents/{id}", Shared),
         Row::new(M::PATCH, "/v1/agents/{id}", Item).admin().body(|_| json!({ "name": "Taken over" })),
         Row::new(M::DELETE, "/v1/agents/{id}", Item).admin(),
+        Row::new(M::GET, "/v1/tool-servers", List).queries(&["", "limit=1"]),
+        Row::new(M::POST, "/v1/tool-servers", List).admin().body(
+            |ids| json!({ "name": "planted", "url": "http://127.0.0.1:9/mcp", "workspace": ids.workspace }),
+        ),
+        Row::new(M::DELETE, "/v1/tool-servers/{name}", Item).admin(),
+        Row::new(M::GET, "/v1/tools", List),
         Row::new(M::GET, "/v1/models", Own),
-        Row::new(M::POST, "/v1/chat/completions", Own).body(|_| {
-            let messages = json!([{ "role": "user", "content": "think 1 word" }]);
-            json!({ "model": "demo/assistant", "messages": messages })
-        }),
-        Row::new(M::POST, "/v1/messages", Own).body(|_| {
-            let messages = json!([{ "role": "user", "content": "think 1 word" }]);
-            json!({ "model": "demo/assistant", "max_tokens": 100, "messages": messages })
-        }),
+        Row::new(M::POST, "/v1/chat/completions", List)
+            .body(|ids| {
+                let messages = json!([{ "role": "user", "content": "think 1 word" }]);
+                json!({ "model": "demo/assistant", "messages": messages, "workspace": ids.workspace })
+            })
+            .unseen(),
+        Row::new(M::POST, "/v1/messages", List)
+            .body(|ids| {
+                let messages = json!([{ "role": "user", "content": "think 1 word" }]);
+                json!({ "model": "demo/assistant", "max_tokens": 100, "messages": messages,
+                    "workspace": ids.workspace })
+            })
+            .unseen(),
+        Row::new(M::GET, "/v1/usage", List).queries(&["", "days=7"]),
     ]
 }
 

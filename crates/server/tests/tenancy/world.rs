@@ -68,6 +68,7 @@ pub fn absent() -> Ids {
         running: id(),
         approval: id(),
         agent: id(),
+        tools: id(),
         file: id(),
         promised: id(),
         shared: id(),
@@ -194,6 +195,9 @@ impl Victim {
         let agent = post(&as_boss, "/v1/agents", body).await;
         expect(&agent, 201, "");
         let agent = agent.body["id"].as_str().unwrap().to_owned();
+        let tools = format!("{SPACE_WORD}-tools");
+        let body = json!({ "name": tools, "url": "http://127.0.0.1:9/mcp", "workspace": workspace });
+        expect(&post(&as_boss, "/v1/tool-servers", body).await, 201, "");
         let [file, promised] = files(&as_owner, &workspace, &conversation).await;
         let path = format!("/v1/files?workspace={workspace}");
         let shared = uploaded(&as_boss, &path, "shared.txt", "everyone's").await;
@@ -209,6 +213,7 @@ impl Victim {
             running,
             approval,
             agent,
+            tools,
             file,
             promised,
             shared,
@@ -237,6 +242,7 @@ impl Victim {
             format!("/v1/workspaces/{workspace}/members"),
             format!("/v1/api-keys?workspace={workspace}"),
             format!("/v1/agents?workspace={workspace}"),
+            format!("/v1/tool-servers?workspace={workspace}"),
             format!("/v1/audit?limit=100&workspace={workspace}"),
             format!("/v1/files?workspace={workspace}"),
         ] {

@@ -32,5 +32,6 @@ mod scripts;
 mod sight;
 mod slow_readers;
 mod sse;
+mod tokens;
 mod wires;
 mod world;

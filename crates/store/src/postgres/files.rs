@@ -6,6 +6,7 @@ use std::collections::{HashMap, HashSet};
 
 use domain::file::{Bag, Digest, File, FileSource, name_key, numbered};
 use domain::scope::Scope;
+use domain::transfer::ArchivedFile;
 use jiff::Timestamp;
 use tokio_postgres::Row;
 use uuid::Uuid;
@@ -50,6 +51,20 @@ pub(super) fn read(row: &Row) -> Result<File> {
 
 pub(super) fn read_all(rows: &[Row]) -> Result<Vec<File>> {
     rows.iter().map(read).collect()
+}
+
+/// The visible files of a conversation's bag, or of the workspace's, by id; `$2` is the bag's `owner`.
+pub(super) fn archived_query(dialect: Dialect, conversation: Option<Uuid>) -> String {
+    format!(
+        "SELECT {COLUMNS}, f.run_id, f.user_id FROM files f WHERE {} AND {} AND {VISIBLE} ORDER BY f.id",
+        inside(dialect, "f.workspace_id"),
+        in_bag(conversation.map_or(Bag::Workspace, Bag::Conversation))
+    )
+}
+
+/// A row of `archived_query`.
+pub(super) fn read_archived(row: &Row) -> Result<ArchivedFile> {
+    Ok(ArchivedFile { file: read(row)?, run: row.try_get(13)?, user: row.try_get(14)? })
 }
 
 /// The conversation or the execution whose bag it is.
@@ -238,7 +253,7 @@ async fn insert_reserved(
     .await
 }
 
-fn size(bytes: u64) -> Result<i64> {
+pub(super) fn size(bytes: u64) -> Result<i64> {
     i64::try_from(bytes).map_err(|_| StoreError::BagFull { limit: i64::MAX.unsigned_abs() })
 }
 

@@ -98,6 +98,57 @@ pub(super) async fn insert(
     row.and(words)
 }
 
+/// Every message of the conversation `$2`, branch by branch.
+pub(super) fn all_query(dialect: Dialect) -> String {
+    format!(
+        "SELECT {COLUMNS}, m.branch FROM messages m WHERE {} AND m.conversation_id = $2 ORDER BY m.branch, m.seq",
+        inside(dialect, "m.workspace_id")
+    )
+}
+
+/// A row of `all_query`.
+pub(super) fn read_placed(row: &Row) -> Result<(i32, Message)> {
+    Ok((row.try_get(10)?, read(row)?))
+}
+
+/// Writes messages that were stored elsewhere, each on its branch, with their words.
+pub(super) async fn insert_stored(
+    tx: &Transaction,
+    scope: &Scope,
+    conversation: Uuid,
+    placed: &[(i32, &Message)],
+) -> Result<()> {
+    let texts: Vec<String> = placed.iter().map(|(_, of)| of.text.replace('\0', "\u{fffd}")).collect();
+    let all = || placed.iter().map(|(_, message)| *message);
+    let seqs: Vec<i64> = all().map(|of| of.seq).collect();
+    let ids: Vec<Uuid> = all().map(|of| of.id).collect();
+    let times: Vec<Timestamp> = all().map(|of| of.created_at).collect();
+    tx.insert(
+        "message id",
+        "INSERT INTO messages (workspace_id, conversation_id, branch, seq, id, role, text, content, \
+         file_attachments, sources, token_count, metadata, created_at) \
+         SELECT $1::uuid, $2::uuid, n.* FROM unnest($3::integer[], $4::bigint[], $5::uuid[], $6::text[], $7::text[], \
+         $8::text[], $9::text[], $10::text[], $11::bigint[], $12::text[], $13::timestamptz[]) AS n",
+        &[
+            &scope.workspace,
+            &conversation,
+            &placed.iter().map(|(branch, _)| *branch).collect::<Vec<_>>(),
+            &seqs,
+            &ids,
+            &all().map(|of| of.role.as_str()).collect::<Vec<_>>(),
+            &texts,
+            &all().map(|of| &*of.content).collect::<Vec<_>>(),
+            &all().map(|of| &*of.file_attachments).collect::<Vec<_>>(),
+            &all().map(|of| &*of.sources).collect::<Vec<_>>(),
+            &all().map(|of| of.token_count).collect::<Vec<_>>(),
+            &all().map(|of| &*of.metadata).collect::<Vec<_>>(),
+            &times,
+        ],
+    )
+    .await?;
+    search::index_messages(tx, scope, conversation, (&ids, &seqs, &times), &texts).await
+}
+
 /// One message of the conversation, on whichever branch.
 pub(super) async fn get(
     tx: &Transaction,

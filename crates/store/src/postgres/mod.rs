@@ -3,6 +3,7 @@
 mod agents;
 mod appends;
 mod approvals;
+mod archive;
 mod audit;
 mod branches;
 mod conversations;
@@ -20,10 +21,13 @@ mod open;
 mod purge;
 mod runs;
 mod search;
+mod tool_servers;
 mod transaction;
 mod turn;
 mod usage;
 mod workspaces;
+
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use domain::agent::Agent;
@@ -38,6 +42,9 @@ use domain::message::NewMessage;
 use domain::run::{Lease, Run, StartTurn, TurnMessage, Usage};
 use domain::scope::{Role, Scope};
 use domain::secret::Secret;
+use domain::tokens::{DayUsage, TokensUsed};
+use domain::tool_server::ToolServer;
+use domain::transfer::{Archive, ArchivedFile};
 use domain::workspace::{ApiKey, KeyGrant, Member, Membership, Workspace, WorkspacePatch};
 use futures_util::stream::BoxStream;
 use jiff::Timestamp;
@@ -45,7 +52,7 @@ use uuid::Uuid;
 
 use self::appends::Appends;
 use self::transaction::{Database, Settings};
-use crate::error::Result;
+use crate::error::{Result, StoreError};
 use crate::files::{Doomed, Execution, Fork, NewExecution, NewFile, Purgeable, Reserved, Stored};
 use crate::list::Dialect;
 use crate::store::{Store, Thread, ThreadRead};
@@ -295,9 +302,22 @@ impl Store for PostgresStore {
         transaction!(self.database, begin_write, settings, |tx| turn::settle(tx, held, settlement))
     }
 
-    async fn count_usage(&self, held: &Held, usage: Usage) -> Result<()> {
+    async fn count_usage(&self, held: &Held, usage: Usage, now: Timestamp) -> Result<()> {
         let settings = Settings::workspace(held.workspace).seeing_all();
-        transaction!(self.database, begin_write, settings, |tx| usage::count(tx, held, usage))
+        transaction!(self.database, begin_write, settings, |tx| usage::count(tx, held, usage, now))
+    }
+
+    async fn count_call(&self, scope: &Scope, call: Uuid, usage: Usage, now: Timestamp) -> Result<()> {
+        let settings = Settings::of(scope);
+        transaction!(self.database, begin_write, settings, |tx| usage::add(tx, scope, call, usage, now))
+    }
+
+    async fn get_tokens_used(&self, scope: &Scope, now: Timestamp) -> Result<TokensUsed> {
+        usage::used(&self.database, scope, now).await
+    }
+
+    async fn list_usage(&self, scope: &Scope, since: &str) -> Result<Vec<DayUsage>> {
+        usage::list(&self.database, scope, since).await
     }
 
     async fn add_approvals(&self, held: &Held, approvals: &[Approval]) -> Result<()> {
@@ -343,6 +363,27 @@ impl Store for PostgresStore {
     async fn set_workspace_model(&self, scope: &Scope, model: Option<&str>) -> Result<()> {
         transaction!(self.database, begin_write, Settings::of(scope), |tx| agents::set_model(
             tx, scope, model
+        ))
+    }
+
+    async fn add_tool_server(&self, scope: &Scope, server: &ToolServer) -> Result<()> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| tool_servers::add(
+            tx, scope, server
+        ))
+    }
+
+    async fn list_tool_servers(
+        &self,
+        scope: &Scope,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<ToolServer>> {
+        tool_servers::list(&self.database, scope, after, limit).await
+    }
+
+    async fn remove_tool_server(&self, scope: &Scope, name: &str, now: Timestamp) -> Result<()> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| tool_servers::remove(
+            tx, scope, name, now
         ))
     }
 
@@ -446,6 +487,10 @@ impl Store for PostgresStore {
 
     async fn system_announce(&self, news: &[News]) -> Result<()> {
         news::announce(&self.database, news).await
+    }
+
+    fn is_shared(&self) -> bool {
+        true
     }
 
     fn system_news(&self) -> Option<BoxStream<'static, News>> {
@@ -631,6 +676,33 @@ impl Store for PostgresStore {
             branch,
             now
         ))
+    }
+
+    async fn list_archivable(&self, scope: &Scope, after: Option<Uuid>, limit: usize) -> Result<Vec<Uuid>> {
+        archive::list(&self.database, scope, after, limit).await
+    }
+
+    async fn get_archive(&self, scope: &Scope, id: Uuid) -> Result<Archive> {
+        archive::get(&self.database, scope, id).await
+    }
+
+    async fn list_archived_files(&self, scope: &Scope) -> Result<Vec<ArchivedFile>> {
+        archive::list_files(&self.database, scope).await
+    }
+
+    async fn known_conversations(&self, scope: &Scope, ids: &[Uuid]) -> Result<Vec<bool>> {
+        archive::known(&self.database, scope, ids).await
+    }
+
+    async fn import_archive(&self, scope: &Scope, archive: Arc<Archive>) -> Result<bool> {
+        let imported = transaction!(self.database, begin_write, Settings::of(scope), |tx| archive::import(
+            tx, scope, &archive
+        ));
+        match imported {
+            // Another import was faster.
+            Err(StoreError::Taken("id")) => Ok(false),
+            done => done,
+        }
     }
 
     async fn ping(&self) -> Result<()> {

@@ -83,7 +83,7 @@ pub(super) async fn begin(tx: &Transaction, of: &Purgeable) -> Result<Vec<Doomed
 }
 
 /// The tables with rows of a conversation, in an order that no reference minds.
-const BY_RUN: [&str; 3] = ["run_events", "run_traces", "idempotency_keys"];
+const BY_RUN: [&str; 4] = ["run_events", "run_traces", "approvals", "idempotency_keys"];
 const BY_CONVERSATION: [&str; 6] =
     ["runs", "files", "message_search", "title_search", "messages", "branches"];
 

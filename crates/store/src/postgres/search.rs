@@ -56,6 +56,25 @@ pub(super) async fn index_message(
     Ok(())
 }
 
+/// As `index_message`, for many.
+pub(super) async fn index_messages(
+    tx: &Transaction,
+    scope: &Scope,
+    conversation: Uuid,
+    (ids, seqs, times): (&[Uuid], &[i64], &[Timestamp]),
+    texts: &[String],
+) -> Result<()> {
+    let words: Vec<String> = texts.iter().map(|text| words(scope, text)).collect();
+    tx.execute(
+        "INSERT INTO message_search (workspace_id, conversation_id, message_id, seq, created_at, words) \
+         SELECT $1::uuid, $2::uuid, n.id, n.seq, n.at, n.words::tsvector \
+         FROM unnest($3::uuid[], $4::bigint[], $5::timestamptz[], $6::text[]) AS n (id, seq, at, words)",
+        &[&scope.workspace, &conversation, &ids, &seqs, &times, &words],
+    )
+    .await?;
+    Ok(())
+}
+
 /// Searches in a transaction whose settings name the words.
 pub(super) async fn search(
     tx: &Transaction,

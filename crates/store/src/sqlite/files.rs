@@ -3,11 +3,12 @@
 use domain::file::{Bag, Digest, File, FileSource, name_key, numbered};
 use domain::scope::Scope;
 use domain::time::from_ms;
+use domain::transfer::ArchivedFile;
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, ToSql, params};
 use uuid::Uuid;
 
-use super::{conversations, executions, workspaces};
+use super::{conversations, executions, is_taken, workspaces};
 use crate::error::{Result, StoreError};
 use crate::files::{NewFile, Promised, Reserved, Stored};
 
@@ -50,6 +51,25 @@ pub(super) fn select(db: &Connection, rest: &str, values: &[&dyn ToSql]) -> Resu
     let text = format!("SELECT {COLUMNS} FROM files {rest}");
     let mut statement = db.prepare_cached(&text)?;
     let rows = statement.query_map(values, read)?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
+/// The visible files of a conversation's bag, or of the workspace's, by id.
+pub(super) fn archived(
+    db: &Connection,
+    scope: &Scope,
+    conversation: Option<Uuid>,
+) -> Result<Vec<ArchivedFile>> {
+    let bag = conversation.map_or(Bag::Workspace, Bag::Conversation);
+    let ((inside, id), index) = (inside(bag), index(bag));
+    let text = format!(
+        "SELECT {COLUMNS}, run_id, user_id FROM files INDEXED BY {index} \
+         WHERE workspace_id = ?1 AND {inside} AND {VISIBLE} ORDER BY id"
+    );
+    let mut statement = db.prepare_cached(&text)?;
+    let rows = statement.query_map(params![scope.workspace, id], |row| {
+        Ok(ArchivedFile { file: read(row)?, run: row.get(13)?, user: row.get(14)? })
+    })?;
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
@@ -141,7 +161,8 @@ fn reserve_one(db: &Connection, scope: &Scope, bag: Bag, file: &NewFile, now: Ti
         now.as_millisecond(),
         promised.map(|promised| promised.expires_at.as_millisecond()),
         scope.user,
-    ])?;
+    ])
+    .map_err(|error| if is_taken(&error) { StoreError::Taken("file") } else { error.into() })?;
     let promised = file.promised.clone();
     Ok(Reserved { id: file.id, name, storage_key, source: file.source, promised })
 }

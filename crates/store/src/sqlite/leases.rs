@@ -42,12 +42,12 @@ pub(super) fn take_expired(
     lease_seconds: u64,
     limit: usize,
 ) -> Result<Vec<Held>> {
-    // On the embedded store whoever is not this process is dead: the file's lock says so.
+    // On the embedded store whoever is not this process is dead: the file's lock says so. And this process is not,
+    // however late its heartbeat.
     let text = format!(
         "UPDATE runs SET fence = fence + 1, node = ?1, lease_until = {NOW_MS} + ?2 \
-         WHERE status = 'running' AND (node IS NOT ?1 OR lease_until < {NOW_MS}) AND (workspace_id, id) IN ( \
-             SELECT workspace_id, id FROM runs WHERE status = 'running' AND (node IS NOT ?1 OR lease_until < {NOW_MS}) \
-             LIMIT ?3) \
+         WHERE status = 'running' AND node IS NOT ?1 AND (workspace_id, id) IN ( \
+             SELECT workspace_id, id FROM runs WHERE status = 'running' AND node IS NOT ?1 LIMIT ?3) \
          RETURNING workspace_id, id, fence"
     );
     let mut statement = db.prepare_cached(&text)?;

@@ -97,6 +97,54 @@ pub(super) fn insert(
     Ok(())
 }
 
+/// Every message of a conversation with its branch, branch by branch.
+pub(super) fn all(db: &Connection, scope: &Scope, conversation: Uuid) -> Result<Vec<(i64, Message)>> {
+    let text = format!(
+        "SELECT {COLUMNS}, branch FROM messages WHERE workspace_id = ?1 AND conversation_id = ?2 ORDER BY branch, seq"
+    );
+    let mut statement = db.prepare_cached(&text)?;
+    let rows =
+        statement.query_map(params![scope.workspace, conversation], |row| Ok((row.get(10)?, read(row)?)))?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
+/// Writes a message that was stored elsewhere, with its words.
+pub(super) fn insert_stored(
+    db: &Connection,
+    scope: &Scope,
+    conversation: Uuid,
+    branch: i64,
+    message: &Message,
+) -> Result<()> {
+    let inserted = db
+        .prepare_cached(
+            "INSERT INTO messages (workspace_id, conversation_id, branch, seq, id, role, text, content, \
+             file_attachments, sources, token_count, metadata, created_at) \
+             VALUES (?1, ?2, ?13, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+        )?
+        .insert(params![
+            scope.workspace,
+            conversation,
+            message.seq,
+            message.id,
+            message.role.as_str(),
+            message.text,
+            message.content,
+            message.file_attachments,
+            message.sources,
+            message.token_count,
+            message.metadata,
+            message.created_at.as_millisecond(),
+            branch,
+        ]);
+    let pk = inserted.map_err(|error| match is_taken(&error) {
+        true => StoreError::Taken("message id"),
+        false => error.into(),
+    })?;
+    search::index_message(pk, &message.text);
+    Ok(())
+}
+
 /// The first message that a user wrote in a thread through message number `through`, with its text.
 pub(super) fn first_of_user(
     db: &Connection,

@@ -2,6 +2,7 @@
 
 mod agents;
 mod approvals;
+mod archive;
 mod audit;
 mod backup;
 mod branches;
@@ -20,12 +21,14 @@ mod readers;
 mod run_files;
 mod runs;
 mod search;
+mod tool_servers;
 mod turn;
 mod usage;
 mod workspaces;
 mod writer;
 
 use std::path::Path;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use domain::agent::Agent;
@@ -39,6 +42,9 @@ use domain::file::{Bag, File};
 use domain::message::NewMessage;
 use domain::run::{Lease, Run, StartTurn, TurnMessage, Usage};
 use domain::scope::{Role, Scope};
+use domain::tokens::{DayUsage, TokensUsed};
+use domain::tool_server::ToolServer;
+use domain::transfer::{Archive, ArchivedFile};
 use domain::workspace::{ApiKey, KeyGrant, Member, Membership, Workspace, WorkspacePatch};
 use futures_util::stream::BoxStream;
 use jiff::Timestamp;
@@ -324,9 +330,28 @@ impl Store for SqliteStore {
         self.writer.write(Durability::Full, move |db| turn::settle(db, &held, &settlement)).await
     }
 
-    async fn count_usage(&self, held: &Held, usage: Usage) -> Result<()> {
+    async fn count_usage(&self, held: &Held, usage: Usage, now: Timestamp) -> Result<()> {
         let held = *held;
-        self.writer.write(Durability::Full, move |db| usage::count(db, &held, usage)).await
+        self.writer.write(Durability::Full, move |db| usage::count(db, &held, usage, now)).await
+    }
+
+    async fn count_call(&self, scope: &Scope, _: Uuid, usage: Usage, now: Timestamp) -> Result<()> {
+        let scope = scope.clone();
+        self.writer
+            .write(Durability::Full, move |db| {
+                usage::add(db, (scope.workspace, &scope.user), (usage, 0), now)
+            })
+            .await
+    }
+
+    async fn get_tokens_used(&self, scope: &Scope, now: Timestamp) -> Result<TokensUsed> {
+        let scope = scope.clone();
+        self.readers.read(move |db| usage::used(db, &scope, now)).await
+    }
+
+    async fn list_usage(&self, scope: &Scope, since: &str) -> Result<Vec<DayUsage>> {
+        let (scope, since) = (scope.clone(), since.to_owned());
+        self.readers.read(move |db| usage::list(db, &scope, &since)).await
     }
 
     async fn add_approvals(&self, held: &Held, approvals: &[Approval]) -> Result<()> {
@@ -376,6 +401,26 @@ impl Store for SqliteStore {
     async fn set_workspace_model(&self, scope: &Scope, model: Option<&str>) -> Result<()> {
         let (scope, model) = (scope.clone(), model.map(str::to_owned));
         self.writer.write(Durability::Full, move |db| agents::set_model(db, &scope, model.as_deref())).await
+    }
+
+    async fn add_tool_server(&self, scope: &Scope, server: &ToolServer) -> Result<()> {
+        let (scope, server) = (scope.clone(), server.clone());
+        self.writer.write(Durability::Full, move |db| tool_servers::add(db, &scope, &server)).await
+    }
+
+    async fn list_tool_servers(
+        &self,
+        scope: &Scope,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<ToolServer>> {
+        let (scope, after) = (scope.clone(), after.map(str::to_owned));
+        self.readers.read(move |db| tool_servers::list(db, &scope, after.as_deref(), limit)).await
+    }
+
+    async fn remove_tool_server(&self, scope: &Scope, name: &str, now: Timestamp) -> Result<()> {
+        let (scope, name) = (scope.clone(), name.to_owned());
+        self.writer.write(Durability::Full, move |db| tool_servers::remove(db, &scope, &name, now)).await
     }
 
     async fn get_run(&self, scope: &Scope, run: Uuid) -> Result<Run> {
@@ -463,6 +508,10 @@ impl Store for SqliteStore {
     async fn system_announce(&self, _news: &[News]) -> Result<()> {
         // The file has one process: nobody else is there to hear.
         Ok(())
+    }
+
+    fn is_shared(&self) -> bool {
+        false
     }
 
     fn system_news(&self) -> Option<BoxStream<'static, News>> {
@@ -632,6 +681,31 @@ impl Store for SqliteStore {
         let scope = scope.clone();
         let work = move |db: &_| branches::select(db, &scope, conversation, branch, now);
         self.writer.write(Durability::Full, work).await
+    }
+
+    async fn list_archivable(&self, scope: &Scope, after: Option<Uuid>, limit: usize) -> Result<Vec<Uuid>> {
+        let scope = scope.clone();
+        self.readers.read(move |db| archive::list(db, &scope, after, limit)).await
+    }
+
+    async fn get_archive(&self, scope: &Scope, id: Uuid) -> Result<Archive> {
+        let scope = scope.clone();
+        self.readers.read(move |db| archive::get(db, &scope, id)).await
+    }
+
+    async fn list_archived_files(&self, scope: &Scope) -> Result<Vec<ArchivedFile>> {
+        let scope = scope.clone();
+        self.readers.read(move |db| files::archived(db, &scope, None)).await
+    }
+
+    async fn known_conversations(&self, scope: &Scope, ids: &[Uuid]) -> Result<Vec<bool>> {
+        let (scope, ids) = (scope.clone(), ids.to_vec());
+        self.readers.read(move |db| archive::known(db, &scope, &ids)).await
+    }
+
+    async fn import_archive(&self, scope: &Scope, archive: Arc<Archive>) -> Result<bool> {
+        let scope = scope.clone();
+        self.writer.write(Durability::Full, move |db| archive::import(db, &scope, &archive)).await
     }
 
     async fn ping(&self) -> Result<()> {

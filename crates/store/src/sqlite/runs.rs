@@ -14,6 +14,8 @@ use crate::turns::{parse_json, to_json};
 pub(super) const COLUMNS: &str = "id, workspace_id, conversation_id, execution_id, status, message_id, \
      assistant_message_id, input_tokens, output_tokens, error_code, error_message, last_event, on_disconnect, \
      cancel_requested, created_at, started_at, ended_at";
+/// Where a query's own columns begin.
+pub(super) const MORE: usize = 17;
 
 fn bad(index: usize) -> rusqlite::Error {
     rusqlite::Error::InvalidColumnType(index, "run".into(), rusqlite::types::Type::Text)

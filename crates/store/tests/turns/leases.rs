@@ -60,7 +60,9 @@ async fn a_heartbeat_keeps_a_lease_and_names_what_is_held(store: TestStore) {
     store.let_leases_run_out().await;
     // Looking renews nothing.
     assert_eq!(store.system_heartbeat(NODE, LEASE, false).await.unwrap().held, [held]);
-    assert_eq!(store.system_take_expired(NODE, LEASE, 10).await.unwrap().len(), 1);
+    // The file's one process is alive, however late it is.
+    let shared = usize::from(store.is_shared());
+    assert_eq!(store.system_take_expired(NODE, LEASE, 10).await.unwrap().len(), shared);
 }
 
 async fn only_so_many_are_taken_at_once(store: TestStore) {

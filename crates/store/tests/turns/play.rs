@@ -54,6 +54,7 @@ pub fn text(begun: &Begun) -> String {
         Begun::Repeated(run) => format!("repeated {}", run.id),
         Begun::KeyReused => "key reused".into(),
         Begun::TooManyRuns => "too many".into(),
+        Begun::OutOfTokens(spent) => format!("out of tokens {spent:?}"),
     }
 }
 
@@ -76,6 +77,7 @@ impl TestStore {
             node: NODE,
             lease_seconds: LEASE,
             max_open_runs: 1000,
+            tokens: domain::tokens::TokenLimits::default(),
             now: self.now(),
         }
     }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use domain::agent::{Agent, MAX_INSTRUCTIONS_CHARS, Runner};
 use domain::budget::takes;
 use domain::conversation::Mode;
-use domain::model::ToolSpec;
 use domain::run::StartTurn;
 use domain::scope::Scope;
 use store::StoreError;
@@ -17,6 +16,7 @@ use crate::error::TurnError;
 use crate::log::{RunLog, retry};
 use crate::settle::own_scope;
 use crate::tools::Tool;
+use crate::tools::servers::Offered;
 
 /// What a model is told beside the thread, where no agent says it.
 const SYSTEM: &str = "You are a helpful assistant. Answer in the user's language, briefly and truthfully.";
@@ -82,14 +82,16 @@ impl Turns {
         }
     }
 
-    /// The tools that an agent has; without one those that change nothing.
-    pub(super) fn tools_of(&self, agent: Option<&Agent>) -> (Vec<Arc<dyn Tool>>, Vec<ToolSpec>) {
-        let offered = |tool: &Arc<dyn Tool>, spec: &ToolSpec| match agent {
-            Some(agent) => agent.settings.has_native(&spec.name),
-            None => tool.is_read_only(),
+    /// The tools that an agent has, of the server and of others; without an agent those that change nothing. With
+    /// them what is missing, in words.
+    pub(super) async fn tools_of(&self, held: &Held, agent: Option<&Agent>) -> Offered {
+        let Some(agent) = agent else {
+            let own = self.inner.tools.iter().filter(|tool| tool.is_read_only());
+            return Offered { tools: own.cloned().collect(), missing: Vec::new() };
         };
-        let all = self.inner.tools.iter().map(|tool| (Arc::clone(tool), tool.spec()));
-        all.filter(|(tool, spec)| offered(tool, spec)).unzip()
+        let own = self.inner.tools.iter().filter(|tool| agent.settings.has_native(&tool.spec().name));
+        let own: Vec<Arc<dyn Tool>> = own.cloned().collect();
+        self.inner.tool_servers.offered(&own_scope(held), own, &agent.settings.tools).await
     }
 
     /// Refuses a message that no prompt could hold, before anything is written.

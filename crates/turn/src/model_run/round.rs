@@ -33,11 +33,21 @@ impl ModelRun<'_> {
         // From here on it is known that they may have been made.
         self.log.flush().await?;
         point!("tools.announced");
-        let asks = |planned: &Planned| planned.args.is_ok() && self.agent.asks_for(&planned.call.name);
+        let asks = |planned: &Planned| planned.args.is_ok() && self.asks_for(&planned.call.name);
         let (asking, free): (Vec<Planned>, Vec<Planned>) = planned.into_iter().partition(asks);
         let asked = self.ask_people(round, &asking).await?;
         self.make_all(round, free).await?;
         self.hear_people(round, asked).await
+    }
+
+    /// Whether a person must agree to calls of this tool, by whichever of its names.
+    fn asks_for(&self, name: &str) -> bool {
+        let also = |asked: &String| self.tool(name).is_some_and(|tool| tool.goes_by(asked));
+        self.agent.asks_for(name) || self.agent.approval.iter().any(also)
+    }
+
+    fn tool(&self, name: &str) -> Option<&Arc<dyn Tool>> {
+        self.specs.iter().position(|spec| spec.name == name).map(|at| &self.tools[at])
     }
 
     /// Makes calls in parallel, each within its time.
@@ -72,8 +82,7 @@ impl ModelRun<'_> {
 
     fn making(&self, planned: Planned, patience: Duration) -> impl Future<Output = Ended> + Send + 'static {
         let Planned { call, args } = planned;
-        let tool =
-            self.specs.iter().position(|spec| spec.name == call.name).map(|at| Arc::clone(&self.tools[at]));
+        let tool = self.tool(&call.name).cloned();
         let place = self.place.clone();
         async move {
             let outcome = match (tool, args) {

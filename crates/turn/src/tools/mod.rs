@@ -4,6 +4,7 @@
 //! To add one: a file with its `Tool`, and a line where the server makes the list of them (`boot.rs`).
 
 pub mod files;
+pub mod servers;
 
 use async_trait::async_trait;
 use domain::event::Source;
@@ -17,6 +18,11 @@ pub trait Tool: Send + Sync {
 
     /// Whether it leaves everything as it is. Others are not offered in the mode `ask`, unless an agent has them.
     fn is_read_only(&self) -> bool;
+
+    /// Another name that an agent may know it by.
+    fn goes_by(&self, _name: &str) -> bool {
+        false
+    }
 
     /// The arguments fit the schema. Dropping the call ends it. The error is for the model to read.
     async fn call(&self, place: &Place, args: Value) -> Result<Output, String>;

@@ -1,0 +1,150 @@
+//! `threadkeep export`: a workspace, or one conversation, into a file, a folder or a zip.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result, bail};
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use serde_json::json;
+use tokio::sync::mpsc;
+use tokio_util::task::TaskTracker;
+use uuid::Uuid;
+
+use super::{admin_scope, open_beside, say};
+use crate::boot::open_blobs;
+use crate::config::{Config, flags};
+use crate::progress::Progress;
+use crate::transfer::export::{Export, ExportError, Exported, Format, Origin, Part};
+use crate::transfer::output::{write_file, write_folder, write_text, write_zip_file};
+
+pub(super) fn command() -> Command {
+    let conversation = Arg::new("conversation")
+        .long("conversation")
+        .value_name("ID")
+        .value_parser(value_parser!(Uuid))
+        .help("This conversation alone, and its files");
+    let output = Arg::new("output")
+        .long("output")
+        .short('o')
+        .value_name("PATH")
+        .value_parser(value_parser!(PathBuf))
+        .help("A file, NAME.zip, or a new folder for lines and files apart [default: standard output]");
+    let json = Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print what was done as JSON");
+    flags(
+        Command::new("export")
+            .about("Write everything of a workspace, or one conversation, into a file or a folder")
+            .long_about(
+                "Write conversations with all branches, messages, settled runs and files, agents and the \
+                 workspace's own files. What `threadkeep import` makes of it is the same again. Works beside a \
+                 running server.",
+            )
+            .args(super::whose())
+            .args([conversation, output, json]),
+    )
+}
+
+pub(super) async fn run(config: Config, matches: ArgMatches) -> Result<ExitCode> {
+    let store = open_beside(&config).await?;
+    let blobs = open_blobs(&config, &TaskTracker::new()).await?;
+    let scope = admin_scope(&config, &*store, &matches).await?;
+    let conversation = matches.get_one::<Uuid>("conversation").copied();
+    let output = matches.get_one::<PathBuf>("output").cloned();
+    let (json, place) = (matches.get_flag("json"), Place::of(output)?);
+    let origin = Origin { store: store.clone(), blobs, scope, conversation };
+    let done = write(origin, place).await;
+    store.close().await;
+    let (done, place) = match done {
+        // A reader of standard output that has seen enough is no failure.
+        Err(error) if matches!(error.downcast_ref(), Some(ExportError::Gone)) => {
+            return Ok(ExitCode::SUCCESS);
+        }
+        done => done?,
+    };
+    if let Some(path) = place {
+        say(&told(json, done, &path));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+enum Place {
+    Stdout,
+    File(PathBuf),
+    Zip(PathBuf),
+    Folder(PathBuf),
+}
+
+impl Place {
+    fn of(path: Option<PathBuf>) -> Result<Self> {
+        let Some(path) = path else { return Ok(Self::Stdout) };
+        if path.file_name().is_none() && !path.is_dir() {
+            bail!("-o {} names no file and no folder", path.display());
+        }
+        Ok(match path.extension().and_then(|ending| ending.to_str()) {
+            _ if path.is_dir() => Self::Folder(path),
+            Some("zip") => Self::Zip(path),
+            Some(_) => Self::File(path),
+            None => Self::Folder(path),
+        })
+    }
+
+    fn format(&self) -> Format {
+        match self {
+            Self::Stdout | Self::File(_) => Format::Lines,
+            Self::Zip(_) | Self::Folder(_) => Format::LinesThenBlobs,
+        }
+    }
+
+    fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Stdout => None,
+            Self::File(path) | Self::Zip(path) | Self::Folder(path) => Some(path),
+        }
+    }
+
+    /// Takes all parts. Blocks.
+    fn take(self, parts: mpsc::Receiver<Part>) -> Result<()> {
+        match self {
+            Self::Stdout => Ok(write_text(&mut std::io::stdout().lock(), parts)?),
+            Self::File(path) => write_file(&path, parts),
+            Self::Zip(path) => write_zip_file(&path, parts),
+            Self::Folder(path) => write_folder(&path, parts),
+        }
+    }
+}
+
+/// Writes all of it, and answers how much and where.
+async fn write(origin: Origin, place: Place) -> Result<(Exported, Option<PathBuf>)> {
+    let (path, format) = (place.path().map(Path::to_owned), place.format());
+    let (out, parts) = mpsc::channel(32);
+    let writer = tokio::task::spawn_blocking(move || place.take(parts));
+    let mut progress = Progress::new("exported");
+    let exported = Export::new(origin, format, out)
+        .run(|done| progress.count(done.conversations, "conversations"))
+        .await;
+    // Why the writer stopped says more than that it did.
+    let written = writer.await.context("the writer ended early")?;
+    progress.end();
+    match exported {
+        Err(ExportError::Gone) if path.is_some() => {
+            written?;
+            Err(ExportError::Gone.into())
+        }
+        exported => {
+            let done = exported?;
+            written?;
+            Ok((done, path))
+        }
+    }
+}
+
+fn told(json: bool, done: Exported, path: &Path) -> String {
+    let Exported { conversations, messages, files } = done;
+    if json {
+        let counts = json!({ "conversations": conversations, "messages": messages, "files": files });
+        return json!({ "exported": counts, "path": path.display().to_string() }).to_string();
+    }
+    format!(
+        "Exported {conversations} conversations with {messages} messages and {files} files to {}.",
+        path.display()
+    )
+}

@@ -1,0 +1,214 @@
+//! A workspace, or one conversation, as a stream of parts: text in a fixed order, and the bytes of files. One
+//! conversation is held at a time, and a few are read ahead.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use domain::scope::Scope;
+use domain::transfer::{Archive, ArchivedFile, Refusal, own};
+use futures_util::{StreamExt as _, stream};
+use store::blobs::{BlobError, Blobs};
+use store::{Store, StoreError};
+use tokio::sync::mpsc;
+use uuid::Uuid;
+
+/// Ids asked for at once.
+const PAGE: usize = 256;
+/// Conversations read ahead.
+const AHEAD: usize = 4;
+
+/// What an export is taken from.
+#[derive(Clone)]
+pub struct Origin {
+    pub store: Arc<dyn Store>,
+    pub blobs: Blobs,
+    pub scope: Scope,
+    /// One conversation alone; everything otherwise.
+    pub conversation: Option<Uuid>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// JSON Lines, with the bytes of files in lines of their own.
+    Lines,
+    /// JSON Lines first, then the bytes of files, for a place that has a name for each.
+    LinesThenBlobs,
+}
+
+#[derive(Debug, Clone)]
+pub enum Part {
+    Text(String),
+    /// Bytes of a file from `offset` on; the last of them says so.
+    Blob {
+        sha256: String,
+        offset: u64,
+        bytes: Bytes,
+        last: bool,
+    },
+    /// Nothing is missing: without it what was sent broke off.
+    End,
+}
+
+/// How much went out.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Exported {
+    pub conversations: u64,
+    pub messages: u64,
+    pub files: u64,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ExportError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("the bytes of a file cannot be read: {0}")]
+    Bytes(#[from] BlobError),
+    #[error("a row cannot be written out: {0}")]
+    Row(#[from] Refusal),
+    /// Nobody reads any more.
+    #[error("the reader went away")]
+    Gone,
+}
+
+pub struct Export {
+    origin: Origin,
+    format: Format,
+    out: mpsc::Sender<Part>,
+    done: Exported,
+    /// Files whose bytes come at the end: where they lie, and what they are.
+    later: Vec<ArchivedFile>,
+    written: HashSet<[u8; 32]>,
+}
+
+impl Export {
+    pub fn new(origin: Origin, format: Format, out: mpsc::Sender<Part>) -> Self {
+        Self { origin, format, out, done: Exported::default(), later: Vec::new(), written: HashSet::new() }
+    }
+
+    /// Sends all parts. `tell` hears after each conversation how much went out.
+    pub async fn run(mut self, mut tell: impl FnMut(Exported) + Send) -> Result<Exported, ExportError> {
+        self.text(own::header_line()?).await?;
+        match self.origin.conversation {
+            Some(id) => {
+                let archive = self.origin.store.get_archive(&self.origin.scope, id).await?;
+                self.conversation(&archive).await?;
+            }
+            None => {
+                self.agents().await?;
+                self.workspace_files().await?;
+                self.conversations(&mut tell).await?;
+            }
+        }
+        for file in std::mem::take(&mut self.later) {
+            self.bytes(&file).await?;
+        }
+        self.send(Part::End).await?;
+        Ok(self.done)
+    }
+
+    async fn send(&self, part: Part) -> Result<(), ExportError> {
+        self.out.send(part).await.map_err(|_| ExportError::Gone)
+    }
+
+    async fn text(&self, mut line: String) -> Result<(), ExportError> {
+        line.push('\n');
+        self.send(Part::Text(line)).await
+    }
+
+    async fn agents(&mut self) -> Result<(), ExportError> {
+        let mut after = None;
+        loop {
+            let page = self.origin.store.list_agents(&self.origin.scope, after, PAGE).await?;
+            let Some(last) = page.last() else { return Ok(()) };
+            after = Some(last.id);
+            for agent in &page {
+                self.text(own::agent_line(agent)?).await?;
+            }
+        }
+    }
+
+    async fn workspace_files(&mut self) -> Result<(), ExportError> {
+        for file in self.origin.store.list_archived_files(&self.origin.scope).await? {
+            self.file(&file).await?;
+            self.text(own::file_line(&file)?).await?;
+        }
+        Ok(())
+    }
+
+    async fn conversations(&mut self, tell: &mut (impl FnMut(Exported) + Send)) -> Result<(), ExportError> {
+        let (store, scope) = (Arc::clone(&self.origin.store), self.origin.scope.clone());
+        let mut after = None;
+        loop {
+            let ids = store.list_archivable(&scope, after, PAGE).await?;
+            let Some(last) = ids.last() else { return Ok(()) };
+            after = Some(*last);
+            let read = |id| {
+                let (store, scope) = (Arc::clone(&store), scope.clone());
+                async move { store.get_archive(&scope, id).await }
+            };
+            let mut archives = stream::iter(ids).map(read).buffered(AHEAD);
+            while let Some(archive) = archives.next().await {
+                match archive {
+                    // Deleted meanwhile.
+                    Err(StoreError::NotFound) => {}
+                    archive => self.conversation(&archive?).await?,
+                }
+                tell(self.done);
+            }
+        }
+    }
+
+    async fn conversation(&mut self, archive: &Archive) -> Result<(), ExportError> {
+        for file in &archive.files {
+            self.file(file).await?;
+        }
+        self.text(own::conversation_line(archive)?).await?;
+        self.done.conversations += 1;
+        self.done.messages += archive.message_count() as u64;
+        Ok(())
+    }
+
+    /// The bytes of a file now, or at the end, once.
+    async fn file(&mut self, file: &ArchivedFile) -> Result<(), ExportError> {
+        self.done.files += 1;
+        match self.format {
+            Format::Lines => self.bytes(file).await,
+            Format::LinesThenBlobs => {
+                if self.written.insert(file.file.digest.sha256) {
+                    self.later.push(file.clone());
+                }
+                Ok(())
+            }
+        }
+    }
+
+    async fn bytes(&self, of: &ArchivedFile) -> Result<(), ExportError> {
+        let (sha256, size) = (of.file.sha256_hex(), of.file.digest.size);
+        let part = |offset, bytes: Bytes, last| Part::Blob { sha256: sha256.clone(), offset, bytes, last };
+        if size == 0 {
+            return self.send(part(0, Bytes::new(), true)).await;
+        }
+        let mut stream = self.origin.blobs.read(&of.file.storage_key, Some(0..size)).await?;
+        let (mut held, mut sent) = (BytesMut::new(), 0);
+        while let Some(chunk) = stream.next().await {
+            held.extend_from_slice(&chunk?);
+            while held.len() >= own::BLOB_CHUNK {
+                let bytes = held.split_to(own::BLOB_CHUNK).freeze();
+                let at = sent;
+                sent += bytes.len() as u64;
+                self.send(part(at, bytes, sent == size)).await?;
+            }
+        }
+        if !held.is_empty() {
+            let at = sent;
+            sent += held.len() as u64;
+            self.send(part(at, held.freeze(), sent == size)).await?;
+        }
+        if sent == size {
+            Ok(())
+        } else {
+            Err(BlobError::Internal(format!("{sent} of {size} bytes are there")).into())
+        }
+    }
+}

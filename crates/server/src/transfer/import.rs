@@ -1,0 +1,218 @@
+//! What was found goes into the store: each conversation in one transaction, after the bytes of its files are durable.
+//! Killed anywhere, it is done again from the start and finds what is there already.
+
+use std::collections::HashSet;
+use std::future::Future;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::{Context as _, Result, bail};
+use domain::agent::Agent;
+use domain::file::{Bag, Digest};
+use domain::scope::Scope;
+use domain::time::Clock;
+use domain::transfer::{Archive, ArchivedFile};
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesOrdered;
+use store::blobs::Blobs;
+use store::files::{NewFile, Stored};
+use store::{Store, StoreError};
+use tokio::io::AsyncReadExt as _;
+use tokio::sync::mpsc;
+
+use super::input::{self, Input};
+use super::report::{Entry, Outcome, Report};
+use super::walk::{Item, Thing, Walk};
+use crate::progress::Progress;
+
+/// Conversations under way at once: what gathers shares a transaction's sync.
+const AT_ONCE: usize = 64;
+const CHUNK: usize = 256 * 1024;
+
+/// Where things go, and how.
+pub struct Importer {
+    pub store: Arc<dyn Store>,
+    pub blobs: Blobs,
+    pub scope: Scope,
+    pub clock: Arc<dyn Clock>,
+    pub max_tabs: usize,
+    /// Whose all of it becomes; otherwise everything keeps the owner that it names.
+    pub owner: Option<String>,
+    /// Everything is looked at, nothing is written.
+    pub dry: bool,
+}
+
+impl Importer {
+    /// Imports all of it. `stop` ends it early, after what is under way.
+    pub async fn run(
+        self,
+        paths: Vec<PathBuf>,
+        report: &mut Report,
+        stop: impl Future<Output = Result<()>>,
+    ) -> Result<bool> {
+        let (out, mut items) = mpsc::channel(AT_ONCE);
+        let read = Arc::new(AtomicU64::new(0));
+        let total = paths.iter().map(|path| size(path)).sum();
+        let walk = Walk::new(out, Arc::clone(&read), tokio::runtime::Handle::current());
+        let walking = tokio::task::spawn_blocking(move || walk.run(&paths));
+        let importer = Arc::new(self);
+        let mut progress = Progress::new("imported");
+        let (mut under_way, mut ids) = (FuturesOrdered::new(), HashSet::new());
+        let (mut more, mut stopped) = (true, false);
+        tokio::pin!(stop);
+        while more || !under_way.is_empty() {
+            tokio::select! {
+                // Two of one id must not write the same bytes at once.
+                item = items.recv(), if more && under_way.len() < AT_ONCE => match item {
+                    None => more = false,
+                    Some(item) => {
+                        if item.entry.id.is_some_and(|id| !ids.insert(id)) {
+                            drain(&mut under_way, report).await?;
+                        }
+                        under_way.push_back(Arc::clone(&importer).take(item));
+                    }
+                },
+                Some(done) = under_way.next() => {
+                    let (entry, outcome) = done?;
+                    report.note(&entry, &outcome)?;
+                    let done = report.imported.conversations + report.already_there.conversations;
+                    progress.bytes(read.load(Ordering::Relaxed), total, done);
+                }
+                told = &mut stop, if !stopped => {
+                    told?;
+                    (more, stopped) = (false, true);
+                    items.close();
+                }
+            }
+        }
+        progress.end();
+        drop(items);
+        walking.await.context("reading ended early")??;
+        report.end()?;
+        Ok(!stopped)
+    }
+
+    async fn take(self: Arc<Self>, item: Item) -> Result<(Entry, Outcome)> {
+        let Item { entry, thing, .. } = &item;
+        let outcome = match thing {
+            Thing::Refused(reason) => Outcome::Refused(reason.clone()),
+            Thing::Conversation(archive, bytes) => self.conversation(archive, bytes).await?,
+            Thing::Agent(agent) => self.agent(agent).await?,
+            Thing::File(file, bytes) => self.file(file, bytes).await?,
+        };
+        Ok((entry.clone(), outcome))
+    }
+
+    async fn conversation(&self, archive: &Archive, bytes: &[input::Bytes]) -> Result<Outcome> {
+        let mut archive = archive.clone();
+        archive.put_into(self.scope.workspace, &self.scope.org);
+        if let Some(owner) = &self.owner {
+            archive.conversation.owner.clone_from(owner);
+        }
+        if let Err(refusal) = archive.check(self.max_tabs) {
+            return Ok(Outcome::Refused(refusal.0));
+        }
+        let id = archive.conversation.id;
+        if self.store.known_conversations(&self.scope, &[id]).await? == [true] {
+            return Ok(Outcome::AlreadyThere);
+        }
+        if self.dry {
+            return Ok(Outcome::Imported);
+        }
+        for (ArchivedFile { file, .. }, bytes) in archive.files.iter_mut().zip(bytes) {
+            file.digest = self.store_bytes(&file.storage_key, bytes).await?;
+        }
+        let keys: Vec<String> = archive.files.iter().map(|of| of.file.storage_key.clone()).collect();
+        match self.store.import_archive(&self.scope, Arc::new(archive)).await {
+            Ok(true) => Ok(Outcome::Imported),
+            Ok(false) => Ok(Outcome::AlreadyThere),
+            Err(StoreError::Taken(what)) => {
+                for key in keys {
+                    self.blobs.remove(&key).await?;
+                }
+                Ok(Outcome::Refused(format!("{what} is taken by something else of the workspace")))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Puts the bytes under their key, durably.
+    async fn store_bytes(&self, key: &str, bytes: &input::Bytes) -> Result<Digest> {
+        let named = || format!("{} cannot be read", bytes.path.display());
+        let mut from = tokio::fs::File::open(&bytes.path).await.with_context(named)?;
+        let mut writer = self.blobs.writer(key).await?;
+        let mut chunk = vec![0; CHUNK];
+        loop {
+            match from.read(&mut chunk).await.with_context(named)? {
+                0 => break,
+                read => writer.write(bytes::Bytes::copy_from_slice(&chunk[..read])).await?,
+            }
+        }
+        let digest = writer.finish().await?;
+        if digest.sha256 != bytes.sha256 {
+            self.blobs.remove(key).await?;
+            bail!("{} was changed while it was read", bytes.path.display());
+        }
+        Ok(digest)
+    }
+
+    async fn agent(&self, agent: &Agent) -> Result<Outcome> {
+        if self.store.find_agent(&self.scope, agent.id).await?.is_some() {
+            return Ok(Outcome::AlreadyThere);
+        }
+        if !self.dry {
+            self.store.put_agent(&self.scope, agent).await?;
+        }
+        Ok(Outcome::Imported)
+    }
+
+    /// A file that the workspace keeps: under its name, or with a number where that is taken.
+    async fn file(&self, of: &ArchivedFile, bytes: &input::Bytes) -> Result<Outcome> {
+        let (file, bag) = (&of.file, Bag::Workspace);
+        match self.store.get_file(&self.scope, file.id).await {
+            Ok(_) => return Ok(Outcome::AlreadyThere),
+            Err(StoreError::NotFound) if self.dry => return Ok(Outcome::Imported),
+            Err(StoreError::NotFound) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let scope = Scope { user: of.user.clone(), ..self.scope.clone() };
+        // Left by an import that was killed: it goes on.
+        let reserved = match self.store.get_reserved(&scope, bag, file.id).await {
+            Ok(reserved) => reserved,
+            Err(StoreError::NotFound) => {
+                let (name, source) = (file.name.clone(), file.source);
+                let new = NewFile { id: file.id, name, source, promised: None };
+                let taken = self.store.reserve_files(&scope, bag, &[new], u64::MAX, self.clock.now()).await;
+                match taken {
+                    Ok(mut reserved) => reserved.pop().context("a name was reserved")?,
+                    // Deleted since it was imported, and not to come back.
+                    Err(StoreError::Taken(_)) => return Ok(Outcome::AlreadyThere),
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let digest = self.store_bytes(&reserved.storage_key, bytes).await?;
+        let stored = Stored { id: file.id, digest, mime_type: file.mime_type.clone() };
+        self.store.keep_files(&scope, bag, &[stored], u64::MAX, file.created_at).await?;
+        Ok(Outcome::Imported)
+    }
+}
+
+async fn drain<F>(under_way: &mut FuturesOrdered<F>, report: &mut Report) -> Result<()>
+where
+    F: Future<Output = Result<(Entry, Outcome)>>,
+{
+    while let Some(done) = under_way.next().await {
+        let (entry, outcome) = done?;
+        report.note(&entry, &outcome)?;
+    }
+    Ok(())
+}
+
+/// How many bytes of text there are to read, as far as can be told.
+fn size(path: &std::path::Path) -> u64 {
+    let texts = Input::open(path).and_then(|input| input.texts()).unwrap_or_default();
+    texts.iter().map(|text| text.size).sum()
+}

@@ -1,0 +1,227 @@
+//! Whole conversations, out and in.
+
+use domain::file::name_key;
+use domain::message::Message;
+use domain::scope::Scope;
+use domain::transfer::{Archive, ArchivedBranch, ArchivedFile, ArchivedRun};
+use jiff::Timestamp;
+use uuid::Uuid;
+
+use super::transaction::{Database, Query, Settings, Transaction, inside};
+use super::{conversations, files, messages, runs, search, workspaces};
+use crate::error::{Result, StoreError};
+use crate::list::{Dialect, Sql, Value};
+
+/// Messages that go in with one statement.
+const CHUNK: usize = 500;
+
+pub(super) async fn list(
+    db: &Database,
+    scope: &Scope,
+    after: Option<Uuid>,
+    limit: usize,
+) -> Result<Vec<Uuid>> {
+    let mut sql = Sql::new(db.dialect);
+    let own = match db.dialect {
+        Dialect::PostgresUnfiltered => "TRUE".to_owned(),
+        _ => format!("c.workspace_id = {}", sql.bind(Value::Uuid(scope.workspace))),
+    };
+    let visible = sql.visible(scope, false);
+    let after = sql.bind(Value::Uuid(after.unwrap_or_default()));
+    sql.text = format!(
+        "SELECT c.id FROM chat_conversations c \
+         WHERE {own} AND c.deleted_at IS NULL AND {visible} AND c.id > {after} ORDER BY c.id LIMIT {limit}"
+    );
+    let [rows] = db.read(&Settings::of(scope), [(&sql).into()]).await?;
+    rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
+}
+
+pub(super) async fn known(db: &Database, scope: &Scope, ids: &[Uuid]) -> Result<Vec<bool>> {
+    let text = format!(
+        "SELECT id FROM chat_conversations WHERE {} AND id = ANY($2)",
+        inside(db.dialect, "workspace_id")
+    );
+    let query = Query { text: &text, params: vec![&scope.workspace, &ids] };
+    let [rows] = db.read(&Settings::of(scope).seeing_all(), [query]).await?;
+    let found = rows.iter().map(|row| Ok(row.try_get(0)?)).collect::<Result<Vec<Uuid>>>()?;
+    Ok(ids.iter().map(|id| found.contains(id)).collect())
+}
+
+pub(super) async fn get(db: &Database, scope: &Scope, id: Uuid) -> Result<Archive> {
+    let conversation = conversations::by_id(db.dialect, scope, id, false);
+    let own = |column: &str| inside(db.dialect, column);
+    let branches = format!(
+        "SELECT 0, $2::uuid, 0, 0::bigint, c.created_at, c.current_branch FROM chat_conversations c \
+         WHERE {} AND c.id = $2 UNION ALL \
+         SELECT b.branch, b.id, b.parent, b.fork_seq, b.created_at, 0 FROM branches b \
+         WHERE {} AND b.conversation_id = $2 ORDER BY 1",
+        own("c.workspace_id"),
+        own("b.workspace_id")
+    );
+    let messages = messages::all_query(db.dialect);
+    let runs = format!(
+        "SELECT {}, r.branch, r.user_id FROM runs r \
+         WHERE {} AND r.conversation_id = $2 AND r.status NOT IN ('queued', 'running') ORDER BY r.id",
+        runs::COLUMNS,
+        own("r.workspace_id")
+    );
+    let of_bag = files::archived_query(db.dialect, Some(id));
+    let query = |text| Query { text, params: vec![&scope.workspace, &id] };
+    let owner = Some(id);
+    let of_bag = Query { text: &of_bag, params: vec![&scope.workspace, &owner] };
+    let queries = [(&conversation).into(), query(&branches), query(&messages), query(&runs), of_bag];
+    let [found, branches, messages, runs, of_bag] = db.read(&Settings::of(scope), queries).await?;
+    let conversation = conversations::read(found.first().ok_or(StoreError::NotFound)?)?;
+
+    let numbers = branches.iter().map(|row| Ok(row.try_get(0)?)).collect::<Result<Vec<i32>>>()?;
+    let place = |branch: i32| numbers.binary_search(&branch).unwrap_or(0);
+    let current: i32 = branches.first().ok_or(StoreError::NotFound)?.try_get(5)?;
+    let read_branch = |row: &tokio_postgres::Row| {
+        Ok(ArchivedBranch {
+            id: row.try_get(1)?,
+            parent: place(row.try_get(2)?),
+            fork_seq: row.try_get(3)?,
+            created_at: row.try_get(4)?,
+            messages: Vec::new(),
+        })
+    };
+    let mut branches = branches.iter().map(read_branch).collect::<Result<Vec<_>>>()?;
+    for row in &messages {
+        let (branch, message) = messages::read_placed(row)?;
+        if let Some(branch) = branches.get_mut(place(branch)) {
+            branch.messages.push(message);
+        }
+    }
+    let read_run = |row: &tokio_postgres::Row| {
+        let branch = place(row.try_get(runs::MORE)?);
+        Ok(ArchivedRun { run: runs::read(row)?, branch, user: row.try_get(runs::MORE + 1)? })
+    };
+    Ok(Archive {
+        conversation,
+        branches,
+        current: place(current),
+        runs: runs.iter().map(read_run).collect::<Result<_>>()?,
+        files: of_bag.iter().map(files::read_archived).collect::<Result<_>>()?,
+    })
+}
+
+pub(super) async fn list_files(db: &Database, scope: &Scope) -> Result<Vec<ArchivedFile>> {
+    let (text, none) = (files::archived_query(db.dialect, None), None::<Uuid>);
+    let query = Query { text: &text, params: vec![&scope.workspace, &none] };
+    let [rows] = db.read(&Settings::of(scope), [query]).await?;
+    rows.iter().map(files::read_archived).collect()
+}
+
+pub(super) async fn import(tx: &Transaction, scope: &Scope, archive: &Archive) -> Result<bool> {
+    workspaces::get(tx, scope, "FOR KEY SHARE").await?;
+    let (id, of) = (archive.conversation.id, &archive.conversation);
+    let text = format!("SELECT 1 FROM chat_conversations WHERE {} AND id = $2", tx.inside("workspace_id"));
+    if tx.row(&text, &[&scope.workspace, &id]).await?.is_some() {
+        return Ok(false);
+    }
+    conversations::insert(tx, of).await?;
+    search::index_title(tx, scope, of).await?;
+    insert_branches(tx, scope, archive).await?;
+    let placed = (0_i32..).zip(&archive.branches);
+    let placed: Vec<(i32, &Message)> = placed
+        .flat_map(|(number, branch)| branch.messages.iter().map(move |message| (number, message)))
+        .collect();
+    for chunk in placed.chunks(CHUNK) {
+        messages::insert_stored(tx, scope, id, chunk).await?;
+    }
+    insert_runs(tx, scope, archive).await?;
+    insert_files(tx, scope, archive).await?;
+    Ok(true)
+}
+
+async fn insert_branches(tx: &Transaction, scope: &Scope, archive: &Archive) -> Result<()> {
+    let id = archive.conversation.id;
+    let Some(made) = archive.branches.get(1..).filter(|made| !made.is_empty()) else { return Ok(()) };
+    tx.insert(
+        "a branch's id",
+        "INSERT INTO branches (workspace_id, conversation_id, branch, id, parent, fork_seq, created_at) \
+         SELECT $1::uuid, $2::uuid, n.* FROM unnest($3::integer[], $4::uuid[], $5::integer[], $6::bigint[], \
+         $7::timestamptz[]) AS n",
+        &[
+            &scope.workspace,
+            &id,
+            &(1..).take(made.len()).collect::<Vec<i32>>(),
+            &made.iter().map(|branch| branch.id).collect::<Vec<_>>(),
+            &made.iter().map(|branch| branch.parent as i32).collect::<Vec<_>>(),
+            &made.iter().map(|branch| branch.fork_seq).collect::<Vec<_>>(),
+            &made.iter().map(|branch| branch.created_at).collect::<Vec<_>>(),
+        ],
+    )
+    .await?;
+    let text = format!(
+        "UPDATE chat_conversations SET current_branch = $3 WHERE {} AND id = $2",
+        tx.inside("workspace_id")
+    );
+    tx.execute(&text, &[&scope.workspace, &id, &(archive.current as i32)]).await.map(|_| ())
+}
+
+/// Settled runs, whose logs are long over.
+async fn insert_runs(tx: &Transaction, scope: &Scope, archive: &Archive) -> Result<()> {
+    for ArchivedRun { run, branch, user } in &archive.runs {
+        let (code, message) = run.error.as_ref().map(|error| (&*error.code, &*error.message)).unzip();
+        tx.insert(
+            "a run's id",
+            "INSERT INTO runs (workspace_id, id, conversation_id, status, message_id, assistant_message_id, \
+             input_tokens, output_tokens, error_code, error_message, last_event, created_at, started_at, ended_at, \
+             user_id, on_disconnect, branch, log_expired) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, true)",
+            &[
+                &scope.workspace,
+                &run.id,
+                &archive.conversation.id,
+                &run.status.as_str(),
+                &run.message,
+                &run.assistant_message,
+                &run.usage.input_tokens,
+                &run.usage.output_tokens,
+                &code,
+                &message,
+                &run.last_event,
+                &run.created_at,
+                &run.started_at,
+                &run.ended_at,
+                user,
+                &run.on_disconnect.as_str(),
+                &(*branch as i32),
+            ],
+        )
+        .await?;
+    }
+    Ok(())
+}
+
+async fn insert_files(tx: &Transaction, scope: &Scope, archive: &Archive) -> Result<()> {
+    for ArchivedFile { file, run, user } in &archive.files {
+        let created: Timestamp = file.created_at;
+        tx.insert(
+            "a file's id",
+            "INSERT INTO files (workspace_id, id, conversation_id, message_id, name, name_key, mime_type, size, \
+             sha256, crc32, storage_key, source, created_at, kept, reserved_at, user_id, run_id) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, true, $13, $14, $15)",
+            &[
+                &scope.workspace,
+                &file.id,
+                &archive.conversation.id,
+                &file.message,
+                &file.name,
+                &name_key(&file.name),
+                &file.mime_type,
+                &files::size(file.digest.size)?,
+                &&file.digest.sha256[..],
+                &i64::from(file.digest.crc32),
+                &file.storage_key,
+                &file.source.as_str(),
+                &created,
+                user,
+                run,
+            ],
+        )
+        .await?;
+    }
+    Ok(())
+}

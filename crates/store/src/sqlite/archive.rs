@@ -1,0 +1,193 @@
+//! Whole conversations, out and in.
+
+use domain::file::name_key;
+use domain::run::Run;
+use domain::scope::Scope;
+use domain::time::from_ms;
+use domain::transfer::{Archive, ArchivedBranch, ArchivedFile, ArchivedRun};
+use jiff::Timestamp;
+use rusqlite::{Connection, params, params_from_iter};
+use uuid::Uuid;
+
+use super::{branches, conversations, files, is_taken, messages, runs, search, workspaces};
+use crate::error::{Result, StoreError};
+use crate::list::{Dialect, Sql, Value};
+
+pub(super) fn list(db: &Connection, scope: &Scope, after: Option<Uuid>, limit: usize) -> Result<Vec<Uuid>> {
+    let mut sql = Sql::new(Dialect::Sqlite);
+    let workspace = sql.bind(Value::Uuid(scope.workspace));
+    let visible = sql.visible(scope, false);
+    let after = sql.bind(Value::Uuid(after.unwrap_or_default()));
+    let text = format!(
+        "SELECT c.id FROM chat_conversations c INDEXED BY sqlite_autoindex_chat_conversations_1 \
+         WHERE c.workspace_id = {workspace} AND c.id > {after} AND c.deleted_at IS NULL AND {visible} \
+         ORDER BY c.id LIMIT {limit}"
+    );
+    let mut statement = db.prepare_cached(&text)?;
+    let rows = statement.query_map(params_from_iter(&sql.values), |row| row.get(0))?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
+pub(super) fn known(db: &Connection, scope: &Scope, ids: &[Uuid]) -> Result<Vec<bool>> {
+    let mut statement =
+        db.prepare_cached("SELECT 1 FROM chat_conversations WHERE workspace_id = ?1 AND id = ?2")?;
+    ids.iter().map(|id| Ok(statement.exists(params![scope.workspace, id])?)).collect()
+}
+
+pub(super) fn get(db: &Connection, scope: &Scope, id: Uuid) -> Result<Archive> {
+    let (conversation, _) = conversations::get(db, scope, id)?;
+    let current = branches::current(db, scope, id)?;
+    let first = (0, conversation.id, 0, 0, conversation.created_at);
+    let mut statement = db.prepare_cached(
+        "SELECT branch, id, parent, fork_seq, created_at FROM branches \
+         WHERE workspace_id = ?1 AND conversation_id = ?2 ORDER BY branch",
+    )?;
+    let rows = statement.query_map(params![scope.workspace, id], |row| {
+        Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, from_ms(row.get(4)?)))
+    })?;
+    let rows: Vec<(i64, Uuid, i64, i64, Timestamp)> = rows.collect::<rusqlite::Result<_>>()?;
+    let numbers: Vec<i64> = std::iter::once(0).chain(rows.iter().map(|row| row.0)).collect();
+    let place = |branch: i64| numbers.binary_search(&branch).unwrap_or(0);
+    let mut branches: Vec<ArchivedBranch> = std::iter::once(first)
+        .chain(rows)
+        .map(|(_, id, parent, fork_seq, created_at)| ArchivedBranch {
+            id,
+            parent: place(parent),
+            fork_seq,
+            created_at,
+            messages: Vec::new(),
+        })
+        .collect();
+    for (branch, message) in messages::all(db, scope, id)? {
+        if let Some(branch) = branches.get_mut(place(branch)) {
+            branch.messages.push(message);
+        }
+    }
+    let runs = settled(db, scope, id)?;
+    let runs = runs.into_iter().map(|(run, branch, user)| ArchivedRun { run, branch: place(branch), user });
+    Ok(Archive {
+        branches,
+        current: place(current),
+        runs: runs.collect(),
+        files: files::archived(db, scope, Some(id))?,
+        conversation,
+    })
+}
+
+fn settled(db: &Connection, scope: &Scope, conversation: Uuid) -> Result<Vec<(Run, i64, String)>> {
+    let text = format!(
+        "SELECT {}, branch, user_id FROM runs INDEXED BY idx_runs_conversation \
+         WHERE workspace_id = ?1 AND conversation_id = ?2 AND status NOT IN ('queued', 'running') ORDER BY id",
+        runs::COLUMNS
+    );
+    let mut statement = db.prepare_cached(&text)?;
+    let rows = statement.query_map(params![scope.workspace, conversation], |row| {
+        Ok((runs::read(row)?, row.get(runs::MORE)?, row.get(runs::MORE + 1)?))
+    })?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
+pub(super) fn import(db: &Connection, scope: &Scope, archive: &Archive) -> Result<bool> {
+    workspaces::find(db, scope)?.ok_or(StoreError::NotFound)?;
+    let id = archive.conversation.id;
+    if known(db, scope, &[id])? == [true] {
+        return Ok(false);
+    }
+    let pk = conversations::insert(db, &archive.conversation)?;
+    search::index_title(db, pk, archive.conversation.title.as_deref())?;
+    for (number, branch) in (0_i64..).zip(&archive.branches) {
+        if number > 0 {
+            db.prepare_cached(
+                "INSERT INTO branches (workspace_id, conversation_id, branch, id, parent, fork_seq, created_at) \
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+            )?
+            .execute(params![
+                scope.workspace,
+                id,
+                number,
+                branch.id,
+                branch.parent as i64,
+                branch.fork_seq,
+                branch.created_at.as_millisecond()
+            ])?;
+        }
+        for message in &branch.messages {
+            messages::insert_stored(db, scope, id, number, message)?;
+        }
+    }
+    db.prepare_cached(
+        "UPDATE chat_conversations SET current_branch = ?3 WHERE workspace_id = ?1 AND id = ?2",
+    )?
+    .execute(params![scope.workspace, id, archive.current as i64])?;
+    for run in &archive.runs {
+        insert_run(db, scope, id, run)?;
+    }
+    for file in &archive.files {
+        insert_file(db, scope, id, file)?;
+    }
+    Ok(true)
+}
+
+/// A settled run whose log is long over.
+fn insert_run(db: &Connection, scope: &Scope, conversation: Uuid, of: &ArchivedRun) -> Result<()> {
+    let ArchivedRun { run, branch, user } = of;
+    let inserted = db
+        .prepare_cached(
+            "INSERT INTO runs (workspace_id, id, conversation_id, status, message_id, assistant_message_id, \
+             input_tokens, output_tokens, error_code, error_message, last_event, created_at, started_at, ended_at, \
+             user_id, on_disconnect, branch, log_expired) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, 1)",
+        )?
+        .execute(params![
+            scope.workspace,
+            run.id,
+            conversation,
+            run.status.as_str(),
+            run.message,
+            run.assistant_message,
+            run.usage.input_tokens,
+            run.usage.output_tokens,
+            run.error.as_ref().map(|error| &error.code),
+            run.error.as_ref().map(|error| &error.message),
+            run.last_event,
+            run.created_at.as_millisecond(),
+            run.started_at.map(Timestamp::as_millisecond),
+            run.ended_at.map(Timestamp::as_millisecond),
+            user,
+            run.on_disconnect.as_str(),
+            *branch as i64,
+        ]);
+    inserted.map(|_| ()).map_err(|error| taken(error, "a run's id"))
+}
+
+fn insert_file(db: &Connection, scope: &Scope, conversation: Uuid, of: &ArchivedFile) -> Result<()> {
+    let ArchivedFile { file, run, user } = of;
+    let inserted = db
+        .prepare_cached(
+            "INSERT INTO files (workspace_id, id, conversation_id, message_id, name, name_key, mime_type, size, \
+             sha256, crc32, storage_key, source, created_at, kept, reserved_at, user_id, run_id) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, 1, ?13, ?14, ?15)",
+        )?
+        .execute(params![
+            scope.workspace,
+            file.id,
+            conversation,
+            file.message,
+            file.name,
+            name_key(&file.name),
+            file.mime_type,
+            file.digest.size.cast_signed(),
+            file.digest.sha256,
+            file.digest.crc32,
+            file.storage_key,
+            file.source.as_str(),
+            file.created_at.as_millisecond(),
+            user,
+            run,
+        ]);
+    inserted.map(|_| ()).map_err(|error| taken(error, "a file's id"))
+}
+
+fn taken(error: rusqlite::Error, what: &'static str) -> StoreError {
+    if is_taken(&error) { StoreError::Taken(what) } else { error.into() }
+}
