@@ -45,6 +45,13 @@ use domain::conversation::{
 use domain::file::{Bag, File};
 use domain::message::{Message, NewMessage};
 use domain::page;
+use domain::run::{Lease, Run, StartTurn, TurnMessage, Usage};
+use domain::scope::{Role, Scope};
+use domain::search::index_text;
+use domain::table::{Column, Row, Table};
+use domain::tokens::{DayUsage, TokensUsed};
+use domain::tool_server::ToolServer;
+use domain::transfer::{Archive, ArchivedFile};
 use domain::workspace::{ApiKey, KeyGrant, Member, Membership, Workspace, WorkspacePatch};
 use futures_util::stream::BoxStream;
 use jiff::Timestamp;
