@@ -2,6 +2,7 @@
 
 pub mod agent;
 pub mod form;
+pub mod llama;
 pub mod postgres;
 pub mod process;
 pub mod s3;

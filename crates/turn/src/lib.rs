@@ -99,6 +99,8 @@ impl Turns {
         let node = parts.clock.new_id();
         let Parts { store, clock, limits, tasks, sandbox, agents, models, tools, blobs, context_summary } =
             parts;
+        #[cfg(feature = "failpoints")]
+        let tools = tools.into_iter().chain(tools::effect::wanted()).collect();
         let (live, draining) = (Live::default(), CancellationToken::new());
         let turns = Self {
             inner: Arc::new(Inner {

@@ -45,6 +45,15 @@ impl House {
     }
 
     pub async fn try_serve(&self, failpoint: &str) -> anyhow::Result<ServerProcess> {
+        self.try_serve_with(failpoint, &[]).await
+    }
+
+    /// As `try_serve`, with more settings.
+    pub async fn try_serve_with(
+        &self,
+        failpoint: &str,
+        more: &[(&str, &str)],
+    ) -> anyhow::Result<ServerProcess> {
         let sandbox = self.sandbox.url();
         let mut env = vec![
             ("SANDBOX_URL", sandbox.as_str()),
@@ -56,6 +65,7 @@ impl House {
             ("THREADKEEP_MAX_STREAMS_PER_USER", "10000"),
             ("FAILPOINT", failpoint),
         ];
+        env.extend(more);
         env.extend(self.database.as_ref().map(|database| ("DATABASE_URL", database.url())));
         ServerProcess::start(Path::new(BINARY), &env, self.data.path()).await
     }

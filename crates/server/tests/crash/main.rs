@@ -15,4 +15,5 @@ mod kills;
 mod ledger;
 mod nodes;
 mod points;
+mod rounds;
 mod stop;

@@ -7,6 +7,7 @@
     reason = "a story that cannot go on has failed, in its setup too"
 )]
 
+mod canaries;
 mod commands;
 mod config;
 mod disk;
