@@ -129,6 +129,8 @@ impl Turns {
             blobs,
             context_summary,
         } = parts;
+        #[cfg(feature = "failpoints")]
+        let tools = tools.into_iter().chain(tools::effect::wanted()).collect();
         let (live, draining) = (Live::default(), CancellationToken::new());
         Self {
             inner: Arc::new(Inner {

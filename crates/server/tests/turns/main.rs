@@ -26,6 +26,7 @@ mod lines;
 mod queue;
 mod races;
 mod random;
+mod real_model;
 mod reload;
 mod resume;
 mod scripts;

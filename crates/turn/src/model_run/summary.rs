@@ -23,7 +23,7 @@ impl ModelRun<'_> {
             return Ok(());
         }
         let budget = self.turns.inner.limits.context_budget_chars as usize;
-        let told = self.material.left_out(from, |said| transcript(said));
+        let told = self.material.left_out(from, transcript);
         let (room, all) = (budget.saturating_sub(SYSTEM.chars().count()), told.chars().count());
         let told: String = told.chars().skip(all.saturating_sub(room)).collect();
         self.note(format!("call of the model {} for a summary of what is left out", self.name))?;

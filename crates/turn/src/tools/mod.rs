@@ -3,6 +3,8 @@
 //!
 //! To add one: a file with its `Tool`, and a line where the server makes the list of them (`boot.rs`).
 
+#[cfg(feature = "failpoints")]
+pub(crate) mod effect;
 pub mod files;
 pub mod knowledge;
 pub mod servers;
