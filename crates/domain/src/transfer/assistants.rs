@@ -38,7 +38,7 @@ pub fn read_messages(
     let mut read =
         messages.iter().map(|message| Fields::read(message.get())).collect::<Result<Vec<_>, _>>()?;
     let times = || read.iter().filter_map(|message| message.time(&["created_at"]));
-    if times().next() > times().last() {
+    if times().next() > times().next_back() {
         read.reverse();
     }
     read.sort_by_key(|message| message.time(&["created_at"]));

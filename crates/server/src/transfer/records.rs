@@ -219,7 +219,7 @@ fn made(
     target: &Target,
     format: Format,
     thread: Thread,
-    mut bytes: impl FnMut((usize, usize)) -> Option<Bytes>,
+    bytes: impl FnMut((usize, usize)) -> Option<Bytes>,
 ) -> Thing {
     let setting = Setting {
         format: format.name(),
@@ -229,10 +229,9 @@ fn made(
         now: target.now,
     };
     match thread.archive(&setting) {
-        Ok((archive, places)) => Thing::Conversation(
-            Box::new(archive),
-            places.into_iter().filter_map(|place| bytes(place)).collect(),
-        ),
+        Ok((archive, places)) => {
+            Thing::Conversation(Box::new(archive), places.into_iter().filter_map(bytes).collect())
+        }
         Err(refusal) => refusal.into(),
     }
 }

@@ -2,6 +2,7 @@
 //! names are found. Runs on a thread of its own; what it holds is bounded by a budget that each thing gives back when
 //! it has been dealt with.
 
+use std::io::BufRead;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -71,6 +72,21 @@ struct Gone;
 enum Passed {
     Read,
     Over,
+}
+
+/// A text under way.
+enum Reading<R> {
+    Csv(Csv<R>),
+    Json(Scan<R>),
+}
+
+impl<R: BufRead> Reading<R> {
+    fn next(&mut self) -> std::io::Result<Option<(Place, Found)>> {
+        match self {
+            Self::Csv(csv) => csv.next(),
+            Self::Json(scan) => scan.next(),
+        }
+    }
 }
 
 impl Walk {
@@ -146,20 +162,13 @@ impl Walk {
             Ok(reader) => reader,
             Err(error) => return self.refuse(entry(), format!("{error:#}")).map(|()| Passed::Read),
         };
-        let mut next: Box<dyn FnMut() -> std::io::Result<Option<(Place, Found)>>> =
-            match text.name.rsplit_once('.') {
-                Some((_, ending)) if ending.eq_ignore_ascii_case("csv") => {
-                    let mut csv = Csv::new(reader);
-                    Box::new(move || csv.next())
-                }
-                _ => {
-                    let mut scan = Scan::new(reader);
-                    Box::new(move || scan.next())
-                }
-            };
+        let mut reading = match text.name.rsplit_once('.') {
+            Some((_, ending)) if ending.eq_ignore_ascii_case("csv") => Reading::Csv(Csv::new(reader)),
+            _ => Reading::Json(Scan::new(reader)),
+        };
         let mut known = text.inner.is_none();
         loop {
-            let (place, found) = match next() {
+            let (place, found) = match reading.next() {
                 Ok(Some(found)) => found,
                 Ok(None) => return Ok(if known { Passed::Read } else { Passed::Over }),
                 Err(error) => {
