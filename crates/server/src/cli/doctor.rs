@@ -100,8 +100,10 @@ fn data_folder(config: &Config) -> Finding {
 fn free_space(folder: &Path) -> Result<String, String> {
     let Ok(found) = statvfs(folder) else { return Ok(folder.display().to_string()) };
     let mib = found.blocks_available() * found.fragment_size() / 1_048_576;
-    let text = format!("{}, {mib} MiB free", folder.display());
-    if mib < LITTLE_MIB { Err(format!("{text}: too little to write; make room")) } else { Ok(text) }
+    if mib < LITTLE_MIB {
+        return Err(format!("{}: only {mib} MiB are free; make room", folder.display()));
+    }
+    Ok(folder.display().to_string())
 }
 
 fn mode(config: &Config) -> Finding {

@@ -9,7 +9,7 @@ use futures_util::StreamExt as _;
 use tokio::io::AsyncReadExt as _;
 
 use super::disk::{
-    copy_if_there, copy_whole, disk, make_folder, refusal, refused, sync, temporary, write_json,
+    copy_if_there, copy_whole, digest, disk, hex, make_folder, refusal, refused, sync, temporary, write_json,
 };
 use super::{
     BLOBS, CHUNK, DATABASE, KEYS, KeptFile, MANIFEST, Manifest, Places, Progress, RESTORING, Result, page,
@@ -28,6 +28,10 @@ pub async fn restore(
     if manifest.schema > SqliteStore::known_version() {
         let (found, known) = (manifest.schema, SqliteStore::known_version());
         return Err(StoreError::NewerSchema { found, known }.into());
+    }
+    // Before its rows are believed.
+    if hex(&digest(&from.join(DATABASE)).await?.1) != manifest.database_sha256 {
+        return refused(format!("the backup is damaged: its {DATABASE} is not what was backed up"));
     }
     make_folder(&places.data)?;
     claim(places, &manifest).await?;
