@@ -202,6 +202,7 @@ async fn open(
             tool("json", true),
             tool("never", true),
             tool("broken", true),
+            tool("panics", true),
             tool("effect", false),
         ],
         tool_servers: Arc::new(ToolServers::new(servers::Parts {
@@ -256,6 +257,7 @@ impl Tool for TestTool {
             "long" => Ok(Output::text("é\0".repeat(3000))),
             "json" => Ok(Output::json(json!({ "rows": [1, 2] }))),
             "broken" => Err("it is broken".into()),
+            "panics" => panic!("a bug of a tool"),
             "effect" => {
                 self.effects.fetch_add(1, Ordering::SeqCst);
                 Ok(Output::text("done"))
