@@ -19,14 +19,20 @@ check: ## format and lints
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets $(if $(CI),--locked) -- -D warnings
 
-# ARGS=turns measures turns instead. Streams that are held open need two files each.
-bench: ## measure the store at growing sizes, on both databases; ARGS=turns: turns beside their peers
+# ARGS=turns measures turns instead, ARGS=web the web app in a browser. Streams that are held open need two files each.
+bench: ## measure the store at growing sizes, on both databases; ARGS=turns: turns beside their peers; ARGS=web: the web app
 	@scripts/setup test
+ifeq ($(ARGS),web)
+	@$(MAKE) --no-print-directory web
+	cargo build --release -p threadkeep-server --bin threadkeep
+	THREADKEEP_BIN="$${CARGO_TARGET_DIR:-$(CURDIR)/target}/release/threadkeep" npm --prefix web run --silent bench
+else
 	cargo build --release -p threadkeep-server --bin threadkeep
 	cargo build --release -p threadkeep-bench
 	ulimit -n "$$(ulimit -Hn)"; scripts/postgres run --durable -- cargo run --release -p threadkeep-bench -- \
 		--server "$${CARGO_TARGET_DIR:-target}/release/threadkeep" \
 		$(if $(findstring turns,$(ARGS)),$$(bench/peers/install node)) $(ARGS)
+endif
 
 # The web app is part of the server's binary, so it is built first.
 web: web/dist/index.html ## build the web app into web/dist

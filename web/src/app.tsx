@@ -64,7 +64,7 @@ function House({ session }: { session: Session }) {
             <ThreadPage id={route.id} onMenu={open ? null : show} />
           ) : (
             <Suspense fallback={<Waiting />}>
-              <SettingsPage section={route.section} session={session} onMenu={open ? null : show} />
+              <SettingsPage route={route} session={session} onMenu={open ? null : show} />
             </Suspense>
           )}
         </div>

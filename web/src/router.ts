@@ -3,11 +3,14 @@ import { useSyncExternalStore } from 'react';
 
 export type Route =
   | { page: 'thread'; id: string | null; run: string | null }
-  | { page: 'settings'; section: string };
+  | { page: 'settings'; section: string; item: string | null; row: string | null };
 
 export function read(path: string): Route {
   const [first, second, third, fourth] = path.split('/').filter(Boolean);
-  if (first === 'settings') return { page: 'settings', section: second ?? 'general' };
+  if (first === 'settings') return { page: 'settings', section: second ?? 'general', item: null, row: null };
+  // Where citations of pages and rows point.
+  if (first === 'pages') return { page: 'settings', section: 'pages', item: second ?? null, row: null };
+  if (first === 'tables') return { page: 'settings', section: 'tables', item: second ?? null, row: third === 'rows' ? (fourth ?? null) : null };
   if (first === 'c' && second) return { page: 'thread', id: second, run: third === 'run' ? (fourth ?? null) : null };
   return { page: 'thread', id: null, run: null };
 }
@@ -16,7 +19,9 @@ export const paths = {
   fresh: '/',
   thread: (id: string, message?: string) => `/c/${id}${message ? `#${message}` : ''}`,
   run: (id: string, run: string) => `/c/${id}/run/${run}`,
-  settings: (section = 'general') => `/settings/${section}`,
+  settings: (section = 'general') => (section === 'pages' || section === 'tables' ? `/${section}` : `/settings/${section}`),
+  page: (id: string) => `/pages/${id}`,
+  table: (id: string) => `/tables/${id}`,
 };
 
 const readers = new Set<() => void>();

@@ -1,19 +1,16 @@
 // Files: limits told before anything is sent, progress, cancel, chips, previews.
 import assert from 'node:assert/strict';
 import { after, afterEach, before, test } from 'node:test';
+import { pdf } from './paper.js';
 import { composer, eventually, leave, say, settled, startWorld, visit } from './world.js';
 
 let world;
-let uploads;
-before(async () => {
-  world = await startWorld();
-  uploads = '/v1/chat-conversations/{id}/files' in (await world.server.api('GET', '/openapi.json')).paths;
-});
+before(async () => (world = await startWorld()));
 afterEach(() => leave(world));
 after(() => world?.stop());
 
-const file = (name, mimeType, text) => ({ name, mimeType, buffer: Buffer.from(text) });
-const chips = (page) => page.getByRole('list', { name: 'Attachments' }).getByRole('listitem');
+const file = (name, mimeType, content) => ({ name, mimeType, buffer: Buffer.from(content) });
+const chips = (page) => page.locator('form').getByRole('list', { name: 'Attachments' }).getByRole('listitem');
 
 /** As if dropped or pasted: files that a page is given. */
 const give = (page, event, files) =>
@@ -37,33 +34,71 @@ test('what is too large or too many is told before a byte is sent', async () => 
   await page.getByText('huge.bin is larger than 50 MiB.').waitFor();
   assert.equal(await chips(page).count(), 0);
   assert.deepEqual(sent, []);
+  await page.locator('input[type=file]').setInputFiles(Array.from({ length: 12 }, (_, n) => file(`${n}.txt`, 'text/plain', String(n))));
+  await page.getByText('A message takes at most 10 files.').first().waitFor();
+  await eventually(async () => assert.equal(await chips(page).count(), 10));
+  await composer(page).fill('');
   assert.deepEqual(wrong, []);
 });
 
-test('attach, send, preview, remove', async (t) => {
-  if (!uploads) return t.skip('this server has no uploads');
+test('an upload that the server refuses is told on its chip, and can be taken away', async () => {
   const { page, wrong } = await visit(world);
-  const picker = page.locator('input[type=file]');
-  await picker.setInputFiles([file('rivers.csv', 'text/csv', 'river,km\nVolga,3530\n"Danube, the",2850\n'), file('note.txt', 'text/plain', 'a note')]);
-  await eventually(async () => assert.match(await chips(page).allInnerTexts().then((all) => all.join()), /39 B.*6 B/s));
+  await page.route('**/files', (route) => (route.request().method() === 'POST' ? route.fulfill({ status: 413, contentType: 'application/problem+json', body: '{"status":413,"code":"bag_full","detail":"The bag is full."}' }) : route.fallback()));
+  await page.locator('input[type=file]').setInputFiles([file('note.txt', 'text/plain', 'a note')]);
+  await chips(page).getByText('The bag is full.').waitFor();
+  await composer(page).fill('answer without it');
+  assert.ok(await page.getByRole('button', { name: 'Send' }).isDisabled());
+  await page.getByRole('button', { name: 'Remove note.txt' }).click();
+  await composer(page).press('Enter');
+  await settled(page);
+  assert.deepEqual(wrong, []);
+});
+
+test('attach, paste, take back, send, and look into each kind of file after a reload', async () => {
+  const { page, wrong, elsewhere } = await visit(world);
+  const dot = Buffer.from('iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==', 'base64');
+  await page.locator('input[type=file]').setInputFiles([
+    file('rivers.csv', 'text/csv', 'river,km\nVolga,3530\n"Danube, the",2850\n'),
+    file('note.txt', 'text/plain', 'a note'),
+    file('dot.png', 'image/png', dot),
+    file('paper.pdf', 'application/pdf', pdf(['The first page', 'The second page'])),
+    file('drawing.svg', 'image/svg+xml', '<svg xmlns="http://www.w3.org/2000/svg"><script>window.hurt=1</script></svg>'),
+    file('broken.pdf', 'application/pdf', '%PDF-1.4\nnothing of it is right'),
+  ]);
   await give(page, 'paste', [{ name: 'pasted.bin', type: 'application/octet-stream', size: 10 }]);
-  await eventually(async () => assert.equal(await chips(page).count(), 3));
+  await eventually(async () => assert.equal(await chips(page).count(), 7));
   await page.getByRole('button', { name: 'Remove pasted.bin' }).click();
-  await eventually(async () => assert.equal(await chips(page).count(), 2));
+  await eventually(async () => assert.equal(await chips(page).count(), 6));
   await say(page, 'answer read');
   await settled(page);
   await page.reload();
-  await page.getByRole('button', { name: /rivers.csv/ }).click();
-  await page.getByRole('cell', { name: 'Danube, the' }).waitFor();
+  const look = async (name) => {
+    await page.locator('article').getByRole('button', { name }).click();
+    return page.getByRole('dialog');
+  };
+
+  const csv = await look(/rivers.csv/);
+  assert.deepEqual(await csv.getByRole('cell').allInnerTexts(), ['Volga', '3530', 'Danube, the', '2850']);
   await page.keyboard.press('Escape');
-  await page.getByRole('button', { name: /note.txt/ }).click();
-  await page.getByText('a note', { exact: true }).waitFor();
+  await (await look(/note.txt/)).getByText('a note', { exact: true }).waitFor();
   await page.keyboard.press('Escape');
 
-  // More than a message takes.
-  await picker.setInputFiles(Array.from({ length: 12 }, (_, n) => file(`${n}.txt`, 'text/plain', String(n))));
-  await page.getByText('A message takes at most 10 files.').first().waitFor();
-  await eventually(async () => assert.equal(await page.locator('form').getByRole('list', { name: 'Attachments' }).getByRole('listitem').count(), 10));
-  await composer(page).fill('');
+  const picture = await look(/dot.png/);
+  await eventually(async () => assert.equal(await picture.getByRole('img', { name: 'dot.png' }).evaluate((img) => img.naturalWidth), 1));
+  await page.keyboard.press('Escape');
+
+  // Drawn page by page, with its words for who cannot see it.
+  const paper = await look(/paper.pdf/);
+  await paper.getByText('The second page').waitFor({ state: 'attached' });
+  assert.equal(await paper.getByRole('img', { name: /^Page/ }).count(), 2);
+  const dark = await paper.getByRole('img', { name: 'Page 1' }).evaluate((canvas) => canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data.filter((value, at) => at % 4 === 0 && value < 100).length);
+  assert.ok(dark > 100, `${dark} dark pixels`);
+  await page.keyboard.press('Escape');
+
+  await (await look(/broken.pdf/)).getByText('This PDF cannot be shown').waitFor();
+  await page.keyboard.press('Escape');
+  await (await look(/drawing.svg/)).getByText('There is no preview for').waitFor();
+  assert.equal(await page.evaluate(() => window.hurt), undefined);
+  assert.deepEqual(elsewhere, []);
   assert.deepEqual(wrong, []);
 });

@@ -65,5 +65,16 @@ const odd = [
   '{"type":"result","message":"smuggled"}',
   'id: 99\nevent: done\ndata: {"status":"succeeded"}\n\n',
 ];
+const drawings = [
+  '<svg xmlns="http://www.w3.org/2000/svg" onload="window.hurt=1"/>',
+  '<svg><foreignObject><body onload="window.hurt=1"></body></foreignObject></svg>',
+  '<svg><use href="http://evil.example/x.svg#a"/></svg>',
+  '<svg><a xlink:href="javascript:window.hurt=1"><text>x</text></a></svg>',
+  '<svg><animate onbegin="window.hurt=1" attributeName="x"/></svg>',
+  '<?xml version="1.0"?><!DOCTYPE svg [<!ENTITY x SYSTEM "file:///etc/passwd">]><svg>&x;</svg>',
+  '![drawing](data:image/svg+xml;base64,PHN2ZyBvbmxvYWQ9ImFsZXJ0KDEpIi8+)',
+  '\u001b]8;;http://evil.example\u0007click\u001b]8;;\u0007',
+  '\u009b31m\u009c\u0090q',
+];
 const names = ['../../etc/passwd', 'a\u202egnp.exe', '<b>bold</b>.txt', 'con', '.', '', ' ', '\n', '🙂'.repeat(200), "'; DROP TABLE messages; --"];
-export const hostile = [...markup, ...odd, ...names, ...markup.slice(0, 20).map((text) => `text before ${text} and after`), ...markup.slice(20, 40).map((text) => `# ${text}`)];
+export const hostile = [...markup, ...odd, ...drawings, ...names, ...markup.slice(0, 20).map((text) => `text before ${text} and after`), ...markup.slice(20, 40).map((text) => `# ${text}`)];

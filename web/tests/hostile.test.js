@@ -10,7 +10,7 @@ afterEach(() => leave(world));
 after(() => world?.stop());
 
 test(`${hostile.length} hostile texts: nothing runs, nothing leaves, nothing breaks the page`, { timeout: 90_000 }, async () => {
-  assert.ok(hostile.length >= 180);
+  assert.ok(hostile.length >= 200);
   const { page, wrong, elsewhere } = await visit(world);
   await page.evaluate(() => (window.hurt = 0));
   page.on('dialog', (dialog) => wrong.push(`dialog: ${dialog.message()}`));
@@ -31,6 +31,16 @@ test(`${hostile.length} hostile texts: nothing runs, nothing leaves, nothing bre
     });
     assert.deepEqual(broken, { wide: false, thread: false, links: [], embedded: 0 }, `texts from ${from}`);
   }
+  // As names of files, too: on the chip, in the thread, over the preview.
+  const files = hostile.filter((text) => text.trim() && text.length < 200).slice(0, 10).map((name) => ({ name: `${name}.txt`, mimeType: 'text/plain', buffer: Buffer.from(name) }));
+  await page.locator('input[type=file]').setInputFiles(files);
+  await say(page, 'answer thank you');
+  await eventually(async () => assert.equal(await page.locator('article[data-role=user]').last().getByRole('listitem').count(), 10), 20_000);
+  await settled(page);
+  await page.locator('article[data-role=user]').last().getByRole('listitem').first().getByRole('button').click();
+  await page.getByRole('dialog').locator('pre').waitFor();
+  assert.equal(await page.evaluate(() => document.documentElement.scrollWidth > innerWidth), false);
+  await page.keyboard.press('Escape');
   assert.equal(await page.evaluate(() => window.hurt), 0);
   assert.deepEqual(elsewhere, []);
   assert.deepEqual(wrong, []);

@@ -91,7 +91,8 @@ test('offline and back: the stream goes on where it was', async () => {
   await context.setOffline(true);
   await page.locator('[data-offline]').waitFor();
   world.sandbox.open('off');
-  await page.waitForTimeout(300);
+  const [run] = (await world.server.api('GET', `/v1${new URL(page.url()).pathname.replace('/c/', '/chat-conversations/')}/runs`)).data;
+  await eventually(async () => assert.ok((await world.server.api('GET', `/v1/runs/${run.id}`)).last_event >= 4));
   assert.equal((await lastAnswer(page)).includes('two'), false);
   await context.setOffline(false);
   await shows(page, 'three');
@@ -101,7 +102,7 @@ test('offline and back: the stream goes on where it was', async () => {
   await settled(page);
   await context.setOffline(true);
   await say(page, 'answer after the gap');
-  await page.waitForTimeout(800);
+  await page.locator('[data-waiting]', { hasText: 'Reconnecting…' }).waitFor();
   await context.setOffline(false);
   await shows(page, 'after the gap');
   await settled(page);

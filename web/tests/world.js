@@ -5,6 +5,7 @@ import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { chromium } from 'playwright-core';
+import { startProvider } from './provider.js';
 import { startSandbox } from './sandbox.js';
 
 const root = new URL('../../', import.meta.url).pathname;
@@ -22,20 +23,20 @@ const freePort = () =>
   });
 
 export class Server {
-  constructor(sandbox, data, port) {
-    Object.assign(this, { sandbox, data, port, url: `http://127.0.0.1:${port}` });
+  constructor(env, data, port) {
+    Object.assign(this, { env, data, port, url: `http://127.0.0.1:${port}` });
   }
 
-  static async start(sandbox) {
+  static async start(env) {
     const data = mkdtempSync(join(tmpdir(), 'threadkeep-web-'));
-    const server = new Server(sandbox, data, await freePort());
+    const server = new Server(env, data, await freePort());
     await server.up();
     return server;
   }
 
   /** Starts the process; the address that it prints logs a browser in. */
   async up() {
-    const env = { PATH: process.env.PATH, HOME: this.data, SANDBOX_URL: this.sandbox.url, THREADKEEP_DATA: this.data, THREADKEEP_LISTEN: `127.0.0.1:${this.port}`, RUST_LOG: 'warn' };
+    const env = { ...this.env, PATH: process.env.PATH, HOME: this.data, THREADKEEP_DATA: this.data, THREADKEEP_LISTEN: `127.0.0.1:${this.port}`, RUST_LOG: 'warn' };
     this.process = spawn(binary, ['serve'], { env, stdio: ['ignore', 'pipe', 'pipe'] });
     this.process.stderr.on('data', (text) => (this.log = (this.log ?? '') + text));
     let printed = '';
@@ -79,20 +80,25 @@ export class Server {
   }
 }
 
-export async function startWorld() {
+/** With `models`, a scripted provider answers beside the built-in model. */
+export async function startWorld({ models = false } = {}) {
   if (!binary) throw new Error('no threadkeep binary: run `cargo build -p threadkeep-server --bin threadkeep`, or set THREADKEEP_BIN');
   const sandbox = await startSandbox();
-  const server = await Server.start(sandbox);
+  const provider = models ? await startProvider() : null;
+  const env = { SANDBOX_URL: sandbox.url, ...(provider ? { OPENAI_API_KEY: 'a-key', OPENAI_BASE_URL: provider.url } : {}) };
+  const starting = Server.start(env);
   const browser = await chromium.launch({
     executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
     args: ['--no-sandbox', '--disable-dev-shm-usage', '--disable-gpu', '--force-color-profile=srgb', '--hide-scrollbars'],
   });
+  const server = await starting;
   const stop = async () => {
     await browser.close();
     sandbox.close();
+    provider?.close();
     await server.stop();
   };
-  return { sandbox, server, browser, stop };
+  return { sandbox, provider, server, browser, stop };
 }
 
 /** A browser of its own, logged in. What goes wrong in its pages fails the test that opened it. */

@@ -26,6 +26,10 @@ pub enum Action {
     KeyRemove,
     #[serde(rename = "conversation.visibility")]
     ConversationVisibility,
+    #[serde(rename = "tool_server.add")]
+    ToolServerAdd,
+    #[serde(rename = "tool_server.remove")]
+    ToolServerRemove,
 }
 
 impl Action {
@@ -39,6 +43,8 @@ impl Action {
             Self::KeyCreate => "key.create",
             Self::KeyRemove => "key.remove",
             Self::ConversationVisibility => "conversation.visibility",
+            Self::ToolServerAdd => "tool_server.add",
+            Self::ToolServerRemove => "tool_server.remove",
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Words and pure rules of Threadkeep. No I/O, no async, no SQL, no HTTP: what is here can be
 //! tested with a table, and every other crate may rely on it.
 
+pub mod address;
 pub mod agent;
 pub mod answer;
 pub mod approval;
@@ -20,14 +21,20 @@ pub mod line;
 pub mod media;
 pub mod message;
 pub mod model;
+pub mod page;
+pub mod part;
 pub mod prompt;
 pub mod run;
 pub mod scope;
+pub mod sealed;
 pub mod search;
 pub mod secret;
 pub mod tab;
+pub mod table;
 pub mod time;
+pub mod tokens;
 pub mod tool;
+pub mod tool_server;
 pub mod transfer;
 pub mod window;
 pub mod wire;

@@ -1,6 +1,8 @@
 //! The numbers an operator may change: sizes, counts and spans, each with its default.
 //! A field's name is its setting's name; what it counts is the last word of the name.
 
+use crate::tokens::TokenLimits;
+
 const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;
 const GIB: u64 = 1024 * MIB;
@@ -38,6 +40,9 @@ pub struct Limits {
     pub max_streams_per_user: u64,
     /// Per caller, with a burst of twice that; 0 is no limit.
     pub requests_per_second: u64,
+    /// Of one user in one workspace; 0 is no limit.
+    pub tokens_per_day_per_user: u64,
+    pub tokens_per_day_per_workspace: u64,
     pub sandbox_concurrency: u64,
     pub sandbox_cpu_seconds: u64,
     pub sandbox_memory_bytes: u64,
@@ -46,6 +51,10 @@ pub struct Limits {
 }
 
 impl Limits {
+    pub fn tokens(&self) -> TokenLimits {
+        TokenLimits { user: self.tokens_per_day_per_user, workspace: self.tokens_per_day_per_workspace }
+    }
+
     /// The upload password outlives the longest run by a minute, so that a run cut off by its
     /// time-out can still hand in its files.
     pub fn upload_otp_ttl_for(run_timeout_seconds: u64) -> u64 {
@@ -83,6 +92,8 @@ impl Default for Limits {
             max_open_runs_per_user: 100,
             max_streams_per_user: 500,
             requests_per_second: 200,
+            tokens_per_day_per_user: 0,
+            tokens_per_day_per_workspace: 0,
             sandbox_concurrency: 4,
             sandbox_cpu_seconds: 300,
             sandbox_memory_bytes: GIB,

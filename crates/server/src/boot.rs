@@ -1,6 +1,7 @@
 //! From configuration to a running application: the store is opened, the secret found or made, and in local
 //! mode the local workspace and its key are there before the first request.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -24,14 +25,19 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use turn::tools::Tool;
 use turn::tools::files::{ListFiles, ReadFile};
+use turn::tools::knowledge::{SaveToTable, SearchPages, SearchTables};
+use turn::tools::servers::{self, ToolServers};
 use turn::{Access, Agents, Parts, Turns};
+use upstream::composio::Composio;
+use upstream::guard::{Allowed, Guarded};
 use upstream::jwks::Jwks;
-use upstream::llm::models::{ModelSettings, Models, ProviderSettings};
+use upstream::llm::models::{LocalServer, ModelSettings, Models, ProviderSettings};
+use upstream::mcp::{Endpoint, HttpEndpoint, StdioEndpoint};
 use upstream::sandbox::{SandboxClient, SandboxLimits};
 use uuid::Uuid;
 
 use crate::auth::token::TokenRules;
-use crate::config::{self, Config, Database, Provider, Source};
+use crate::config::{self, Config, Database, McpServer, Provider, Source};
 use crate::limit::RateLimit;
 use crate::routes::api_keys::make_key;
 use crate::state::{App, AppState, Local};
@@ -98,6 +104,7 @@ pub async fn build(
     };
     let rate = if local.is_some() { None } else { RateLimit::new(config.limits.requests_per_second) };
     let models = Arc::new(models(config)?);
+    let tool_servers = Arc::new(tool_servers(config, Arc::clone(&store), secret.clone())?);
     let turns = Turns::open(Parts {
         store: Arc::clone(&store),
         clock: Arc::clone(&clock),
@@ -106,7 +113,10 @@ pub async fn build(
         sandbox: sandbox(config)?,
         agents: Arc::new(RunAccess { public_url: public_url.clone(), secret: secret.clone() }),
         models: Arc::clone(&models),
-        tools: tools(&store, &blobs),
+        tools: tools(&store, &blobs, &clock),
+        tool_servers: Arc::clone(&tool_servers),
+        blobs: blobs.clone(),
+        context_summary: config.context_summary,
     })
     .await
     .context("DATABASE_URL: what earlier runs left cannot be settled")?;
@@ -116,6 +126,7 @@ pub async fn build(
         upload_types: config.upload_types.iter().filter_map(|name| Family::parse(name)).collect(),
         turns,
         models,
+        tool_servers,
         tokens: token_rules(config, &clock, &tasks)?,
         clock,
         tasks,
@@ -129,7 +140,26 @@ pub async fn build(
         stopping: CancellationToken::new(),
     });
     tidy::keep_tidy(&app);
+    look_around(&app);
     Ok(app)
+}
+
+/// The turns of the store for one command, beside the servers.
+pub async fn turns_beside(config: &Config, store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Result<Turns> {
+    let (public_url, secret, tasks) = (String::new(), Secret::new(""), TaskTracker::new());
+    Ok(Turns::beside(Parts {
+        tool_servers: Arc::new(tool_servers(config, Arc::clone(&store), secret.clone())?),
+        blobs: open_blobs(config, &tasks).await?,
+        store,
+        clock,
+        limits: config.limits.clone(),
+        tasks,
+        sandbox: None,
+        agents: Arc::new(RunAccess { public_url, secret }),
+        models: Arc::new(models(config)?),
+        tools: Vec::new(),
+        context_summary: false,
+    }))
 }
 
 /// The sandbox that the operator named.
@@ -141,11 +171,54 @@ fn sandbox(config: &Config) -> Result<Option<SandboxClient>> {
 }
 
 /// What models may call on the server.
-fn tools(store: &Arc<dyn Store>, blobs: &Blobs) -> Vec<Arc<dyn Tool>> {
+fn tools(store: &Arc<dyn Store>, blobs: &Blobs, clock: &Arc<dyn Clock>) -> Vec<Arc<dyn Tool>> {
     vec![
         Arc::new(ListFiles { store: Arc::clone(store) }),
         Arc::new(ReadFile { store: Arc::clone(store), blobs: blobs.clone() }),
+        Arc::new(SearchPages { store: Arc::clone(store) }),
+        Arc::new(SearchTables { store: Arc::clone(store) }),
+        Arc::new(SaveToTable { store: Arc::clone(store), clock: Arc::clone(clock) }),
     ]
+}
+
+/// The tool servers of the configuration file.
+pub fn operators(config: &Config) -> Result<BTreeMap<String, Endpoint>> {
+    let client = upstream::http::client()?;
+    let endpoint = |(name, server): (&String, &McpServer)| {
+        let endpoint = match server {
+            McpServer::Http { url, token } => {
+                let url =
+                    url.expose().parse().ok().with_context(|| format!("[mcp.{name}] has no usable url"))?;
+                Endpoint::Http(HttpEndpoint { client: client.clone(), url, token: token.clone() })
+            }
+            McpServer::Stdio { command, args, env } => {
+                let (command, args, env) = (command.clone(), args.clone(), env.clone());
+                Endpoint::Stdio(StdioEndpoint { command, args, env })
+            }
+        };
+        Ok((name.clone(), endpoint))
+    };
+    config.mcp.iter().map(endpoint).collect()
+}
+
+/// Servers of other tools: the operator's, and the way to those of workspaces.
+fn tool_servers(config: &Config, store: Arc<dyn Store>, secret: Secret) -> Result<ToolServers> {
+    let composio = config
+        .composio
+        .api_key
+        .clone()
+        .map(|key| Composio::new(config.composio.base_url.as_deref(), key, upstream::http::client()?));
+    let may = |network: &str| config.tool_networks.iter().any(|allowed| allowed == network);
+    // In local mode whoever may add one is at this machine.
+    let loopback =
+        may("loopback") || (config.is_local() && config.source("tool_networks") == Source::Default);
+    Ok(ToolServers::new(servers::Parts {
+        store,
+        operators: operators(config)?,
+        composio: composio.transpose()?,
+        guarded: Guarded::new(Allowed { loopback, private: may("private") })?,
+        secret,
+    }))
 }
 
 /// The providers that the operator has set up, and the demo model.
@@ -153,14 +226,51 @@ fn models(config: &Config) -> Result<Models> {
     let provider = |provider: &Provider| ProviderSettings {
         key: provider.api_key.clone(),
         base_url: provider.base_url.clone(),
+        inputs: provider.inputs.clone(),
     };
     let settings = ModelSettings {
         openai: provider(&config.openai),
         anthropic: provider(&config.anthropic),
         anthropic_version: config.anthropic_version.clone(),
         default_model: config.model.clone(),
+        local: local_servers(config),
     };
     Ok(Models::new(settings, &config.limits, upstream::http::client()?)?)
+}
+
+/// Where model servers of this machine are looked for.
+fn local_servers(config: &Config) -> Vec<LocalServer> {
+    if !config.local_models {
+        return Vec::new();
+    }
+    let ollama = config.ollama_url.clone().unwrap_or_else(|| "http://127.0.0.1:11434".to_owned());
+    let ollama = LocalServer { provider: "ollama", title: "Ollama", url: ollama, owner: None };
+    // Its usual port is this server's, too.
+    let usual = (config.listen.port() != 8080).then(|| "http://127.0.0.1:8080".to_owned());
+    let llamacpp = config.llamacpp_url.clone().or(usual).map(|url| LocalServer {
+        provider: "llamacpp",
+        title: "llama.cpp",
+        url,
+        owner: Some("llamacpp"),
+    });
+    let named = [&config.openai.base_url, &config.anthropic.base_url];
+    let taken = |url: &str| named.iter().any(|named| named.as_deref().is_some_and(|n| n.starts_with(url)));
+    [Some(ollama), llamacpp].into_iter().flatten().filter(|server| !taken(&server.url)).collect()
+}
+
+/// Says in the log what was found on this machine; nothing waits for it.
+fn look_around(app: &AppState) {
+    let models = Arc::clone(&app.models);
+    let stopping = app.stopping.clone();
+    app.tasks.spawn(async move {
+        let found = tokio::select! {
+            found = models.list_local() => found,
+            () = stopping.cancelled() => return,
+        };
+        if !found.is_empty() {
+            tracing::info!(models = found.join(" "), "models on this machine are offered");
+        }
+    });
 }
 
 /// Where a run's sandbox calls back, and with what.

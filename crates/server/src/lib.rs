@@ -6,6 +6,7 @@ pub mod boot;
 pub mod cli;
 pub mod config;
 mod content;
+mod dialect;
 mod etag;
 mod extract;
 mod gateway;
@@ -23,6 +24,7 @@ mod sandbox_child;
 mod state;
 mod stream;
 mod tidy;
+mod tokens;
 mod transfer;
 mod web;
 
@@ -72,6 +74,7 @@ impl Server {
     /// Serves until `shutdown`, drains, and closes the store.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
         listen::listen(self.listener, router::router(&self.app), &self.app, shutdown).await;
+        self.app.tool_servers.stop().await;
         self.app.store.close().await;
     }
 }

@@ -11,6 +11,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tracing::Instrument;
+use upstream::trace::{self, Context, Kind, Value};
 
 use crate::config::LogFormat;
 
@@ -25,7 +26,23 @@ pub async fn observe(mut request: Request, next: Next) -> Response {
     let span = tracing::info_span!("request", id = id.to_str().unwrap_or(""), %method, route);
     let started = Instant::now();
 
-    let mut response = next.run(request).instrument(span.clone()).await;
+    let parent = request.headers().get("traceparent").and_then(|value| value.to_str().ok());
+    let parent = parent.and_then(Context::parse);
+    let answering = next.run(request).instrument(span.clone());
+    let traced = trace::span(
+        || format!("{method} {route}"),
+        Kind::Server,
+        answering,
+        |response: &Response, told| {
+            let status = response.status();
+            told.push(("http.request.method", Value::Text(method.to_string())));
+            told.push(("http.route", Value::Text(route.clone())));
+            told.push(("http.response.status_code", Value::Number(status.as_u16().into())));
+            told.push(("threadkeep.request_id", Value::Text(id.to_str().unwrap_or("").to_owned())));
+            status.is_server_error()
+        },
+    );
+    let mut response = trace::within(parent, traced).await;
 
     let (status, took) = (response.status().as_u16(), started.elapsed());
     span.in_scope(|| tracing::info!(status, ms = took.as_secs_f64() * 1000.0, "answered"));

@@ -13,6 +13,7 @@ use store::blobs::Blobs;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use turn::Turns;
+use turn::tools::servers::ToolServers;
 use upstream::llm::models::Models;
 use uuid::Uuid;
 
@@ -28,6 +29,7 @@ pub struct App {
     pub clock: Arc<dyn Clock>,
     pub turns: Turns,
     pub models: Arc<Models>,
+    pub tool_servers: Arc<ToolServers>,
     pub limits: Limits,
     pub tokens: TokenRules,
     /// Signs cookies and URLs.

@@ -60,7 +60,7 @@ impl Blobs {
     }
 
     /// A bucket, with the usual `AWS_…` settings from `env`; keys lie below `prefix`. Fails, saying what to do,
-    /// where an object cannot be written, read, listed and deleted. On `tasks` run the uploads of parts.
+    /// where an object cannot be written, read, listed and deleted. On `tasks` broken uploads are cleaned up.
     ///
     /// The parts of an upload that died with its process stay in the bucket, where nobody sees them: a lifecycle
     /// rule (`AbortIncompleteMultipartUpload`) removes them.
@@ -164,14 +164,13 @@ impl Blobs {
     }
 
     /// Removes what writers left that died with their process, last touched before `before`; answers how many.
-    /// S3 keeps no such files.
     pub async fn sweep_temp(&self, before: Timestamp) -> Result<u64> {
         match &self.0 {
             Place::Folder(folder) => {
                 let folder = folder.clone();
                 blocking(move || folder.sweep_temp(before)).await
             }
-            Place::S3(_) => Ok(0),
+            Place::S3(bucket) => bucket.sweep_probes(before).await,
         }
     }
 

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use domain::file::{Digest, File, FileSource};
 use domain::message::{Block, Message, MessageRole};
-use domain::run::{OnBusy, OnDisconnect, Run, StartTurn, TurnMessage};
+use domain::run::{Brought, OnBusy, OnDisconnect, Run, StartTurn, TurnMessage};
+use domain::tokens::TokenLimits;
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -73,6 +74,7 @@ pub struct NewExecution {
     pub node: Uuid,
     pub lease_seconds: u64,
     pub max_open_runs: u64,
+    pub tokens: TokenLimits,
     pub max_bag_bytes: u64,
     pub now: Timestamp,
 }
@@ -159,6 +161,7 @@ pub(crate) fn execution_turn(new: &NewExecution) -> Result<StartTurn> {
         page_path: None,
         on_busy: OnBusy::Reject,
         on_disconnect: OnDisconnect::Cancel,
+        brought: Brought::default(),
     })
 }
 

@@ -1,9 +1,11 @@
 //! Rows and bytes. `Store` is the contract; `sqlite` and `postgres` keep it.
 
+pub mod backup;
 pub mod bag;
 pub mod blobs;
 mod error;
 pub mod files;
+pub mod knowledge;
 mod list;
 pub mod postgres;
 mod search;

@@ -1,10 +1,13 @@
 //! What the verbs of a turn take and give.
 
+use std::sync::Arc;
+
 use domain::conversation::{Conversation, ConversationPatch, Kind, NewConversation};
 use domain::file::File;
 use domain::message::{Message, MessageRole, NewMessage, blocks_from_json};
-use domain::run::{Lease, Run, RunError, RunStatus, StartTurn, TurnMessage, Usage};
+use domain::run::{Brought, Lease, Run, RunError, RunStatus, StartTurn, TurnMessage, Usage};
 use domain::scope::{Role, Scope};
+use domain::tokens::{OutOfTokens, TokenLimits};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -26,6 +29,7 @@ pub struct NewTurn {
     pub node: Uuid,
     pub lease_seconds: u64,
     pub max_open_runs: u64,
+    pub tokens: TokenLimits,
     pub now: Timestamp,
 }
 
@@ -49,6 +53,17 @@ pub enum Begun {
     KeyReused,
     /// The caller has this many runs open already.
     TooManyRuns,
+    /// Nothing is left of a day's tokens.
+    OutOfTokens(OutOfTokens),
+}
+
+/// A run, and the turn that it was asked to be.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Asking {
+    pub run: Run,
+    pub turn: StartTurn,
+    /// Taken out of the API that made it.
+    pub forgotten: bool,
 }
 
 /// A run with the right to write to it, wherever it lives.
@@ -58,10 +73,24 @@ pub struct Held {
     pub lease: Lease,
 }
 
+/// A run under way and the conversation that it holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lock {
+    pub workspace: Uuid,
+    pub conversation: Uuid,
+    pub run: Uuid,
+    /// The process that drives it, by the name it gave itself when it started.
+    pub node: Option<String>,
+    /// By the database's clock; below zero once it has run out.
+    pub lease_left_ms: i64,
+}
+
 /// Everything a runner is given.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Dispatch {
     pub run: Run,
+    /// Who asked for it.
+    pub user: String,
     /// None for an execution.
     pub conversation: Option<Conversation>,
     /// The user's message; of an execution its prompt, with the execution's id.
@@ -81,7 +110,7 @@ pub struct Batch {
     pub first_seq: i64,
     /// `first_seq - 1` when the batch holds no event.
     pub last_seq: i64,
-    pub entries: String,
+    pub entries: Arc<str>,
 }
 
 /// How a run ended, and all that is written with it.
@@ -180,9 +209,18 @@ pub(crate) fn to_json(value: &impl Serialize) -> Result<String> {
 }
 
 /// The message that a turn puts into its thread.
-pub(crate) fn user_message(id: Uuid, said: &TurnMessage, now: Timestamp) -> Result<NewMessage> {
+pub(crate) fn user_message(
+    id: Uuid,
+    said: &TurnMessage,
+    brought: &Brought,
+    now: Timestamp,
+) -> Result<NewMessage> {
     let content = blocks_from_json(&said.content).map_err(|fault| StoreError::Internal(fault.to_string()))?;
-    Ok(NewMessage { content, ..NewMessage::text(id, MessageRole::User, "", now) })
+    let mut message = NewMessage { content, ..NewMessage::text(id, MessageRole::User, "", now) };
+    if let Some(name) = &brought.message_name {
+        message.metadata = to_json(&serde_json::json!({ "client_id": name }))?;
+    }
+    Ok(message)
 }
 
 /// The scope of the server's own work for a run: all of one workspace.

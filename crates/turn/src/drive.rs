@@ -1,13 +1,17 @@
 //! Driving one run from its first event to its end. Everything that can stop a run early is in `Stop`, and is
 //! listened to only while the upstream is waited for: a batch on its way into the log is never abandoned.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use domain::agent::{Agent, Runner};
 use domain::conversation::Mode;
 use domain::run::{OnDisconnect, Run};
+use futures_util::FutureExt as _;
+use store::StoreError;
 use store::turns::{Dispatch, Held, Waiting};
+use upstream::trace::{self, Kind, Value};
 
 use crate::Turns;
 use crate::error::TurnError;
@@ -21,6 +25,7 @@ use crate::settle::Ending;
 const FIRST_READER: Duration = Duration::from_secs(5);
 /// How often it is looked whether a reader on another node is still there.
 const OTHER_NODES: Duration = Duration::from_secs(1);
+const PANICKED: &str = "its task panicked, which is a bug";
 
 impl Turns {
     /// Drives the run in the background; shutdown waits for it.
@@ -32,10 +37,24 @@ impl Turns {
     pub(crate) fn drive_from(&self, held: Held, run: &Run, left: Option<RunLog>) {
         let (turns, run) = (self.clone(), run.clone());
         let live = self.inner.live.drive(run.id);
-        self.inner.tasks.spawn(async move {
+        let context = trace::current();
+        self.inner.tasks.spawn(trace::within(context, async move {
             let waiting =
                 run.conversation.map(|conversation| Waiting { workspace: held.workspace, conversation });
-            let queue = match turns.run_turn(held, &run, &live, left).await {
+            // Whoever drives a run ends it, even after a bug: nobody else would, as long as this node lives.
+            let work = AssertUnwindSafe(turns.run_turn(held, &run, &live, left)).catch_unwind();
+            let work =
+                work.map(|done| done.unwrap_or_else(|_| Err(StoreError::Internal(PANICKED.into()).into())));
+            let turn = trace::span(
+                || "turn".into(),
+                Kind::Internal,
+                work,
+                |ended, attributes| {
+                    attributes.push(("threadkeep.run", Value::Text(run.id.to_string())));
+                    ended.is_err()
+                },
+            );
+            let queue = match turn.await {
                 Ok(queue) => queue,
                 Err(error) => {
                     tracing::warn!(run = %run.id, %error, "this node no longer writes to the run");
@@ -48,7 +67,7 @@ impl Turns {
             if let Some(waiting) = waiting.filter(|_| queue) {
                 turns.start_waiting(waiting).await;
             }
-        });
+        }));
     }
 
     /// Answers whether another run waits for the conversation.
@@ -130,7 +149,7 @@ impl Stop {
         let Self { live, deadline, policy, grace } = self;
         tokio::select! {
             biased;
-            () = live.lost.cancelled() => Err(store::StoreError::Lost.into()),
+            () = live.lost.cancelled() => Err(StoreError::Lost.into()),
             () = live.cancel.cancelled() => Ok(Ending::cancelled("the run was cancelled")),
             () = live.interrupt.cancelled() => Ok(Ending::interrupted("the server was stopped")),
             () = nobody_reads(&live, grace), if policy == OnDisconnect::Cancel => {

@@ -1,5 +1,6 @@
 //! What can go wrong with a turn, named for what the caller can do about it.
 
+use domain::tokens::OutOfTokens;
 use store::StoreError;
 use uuid::Uuid;
 
@@ -13,6 +14,9 @@ pub enum TurnError {
     KeyReused,
     #[error("there are too many open runs")]
     TooManyRuns { limit: u64 },
+    /// Nothing is left of a day's tokens.
+    #[error("the day's tokens are used up")]
+    OutOfTokens { spent: OutOfTokens, retry_after: u64 },
     /// Too many streams of one user at once.
     #[error("there are too many open streams")]
     TooManyStreams { limit: u64 },

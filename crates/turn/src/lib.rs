@@ -26,6 +26,7 @@ use domain::run::Run;
 use domain::scope::Scope;
 use domain::time::Clock;
 use store::Store;
+use store::blobs::Blobs;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
@@ -37,6 +38,7 @@ use upstream::llm::models::Models;
 use upstream::sandbox::SandboxClient;
 
 use crate::live::Live;
+use crate::tools::servers::ToolServers;
 
 /// What a run hands to its sandbox beside the message: where to call back, and with which tokens.
 pub trait Agents: Send + Sync {
@@ -68,6 +70,9 @@ struct Inner {
     agents: Arc<dyn Agents>,
     models: Arc<Models>,
     tools: Vec<Arc<dyn tools::Tool>>,
+    tool_servers: Arc<ToolServers>,
+    blobs: Blobs,
+    context_summary: bool,
     live: Live,
     /// Cancelled when the server is told to stop.
     draining: CancellationToken,
@@ -84,15 +89,50 @@ pub struct Parts {
     pub models: Arc<Models>,
     /// What models may call on the server.
     pub tools: Vec<Arc<dyn tools::Tool>>,
+    /// And what they may call elsewhere.
+    pub tool_servers: Arc<ToolServers>,
+    /// The bytes of files.
+    pub blobs: Blobs,
+    /// Whether what is left out of a prompt is summed up in it.
+    pub context_summary: bool,
 }
 
 impl Turns {
     /// Settles what an earlier process left (on the embedded store all of it), then keeps house in the background.
     pub async fn open(parts: Parts) -> Result<Self, TurnError> {
+        let turns = Self::new(parts);
+        turns.sweep().await?;
+        turns.keep_house();
+        turns.exchange_news();
+        Ok(turns)
+    }
+
+    /// For one command beside the servers: it starts and sweeps nothing by itself.
+    pub fn beside(parts: Parts) -> Self {
+        let turns = Self::new(parts);
+        turns.inner.draining.cancel();
+        turns
+    }
+
+    fn new(parts: Parts) -> Self {
         let node = parts.clock.new_id();
-        let Parts { store, clock, limits, tasks, sandbox, agents, models, tools } = parts;
+        let Parts {
+            store,
+            clock,
+            limits,
+            tasks,
+            sandbox,
+            agents,
+            models,
+            tools,
+            tool_servers,
+            blobs,
+            context_summary,
+        } = parts;
+        #[cfg(feature = "failpoints")]
+        let tools = tools.into_iter().chain(tools::effect::wanted()).collect();
         let (live, draining) = (Live::default(), CancellationToken::new());
-        let turns = Self {
+        Self {
             inner: Arc::new(Inner {
                 store,
                 clock,
@@ -103,14 +143,18 @@ impl Turns {
                 agents,
                 models,
                 tools,
+                tool_servers,
+                blobs,
+                context_summary,
                 live,
                 draining,
             }),
-        };
-        turns.sweep().await?;
-        turns.keep_house();
-        turns.exchange_news();
-        Ok(turns)
+        }
+    }
+
+    /// The server's own tools.
+    pub fn tools(&self) -> &[Arc<dyn tools::Tool>] {
+        &self.inner.tools
     }
 
     /// Asks for a run's end. Idempotent; a run on another node is told by the store.

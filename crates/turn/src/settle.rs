@@ -13,6 +13,7 @@ use domain::scope::{Role, Scope};
 use jiff::Timestamp;
 use store::StoreError;
 use store::turns::{Held, Settlement};
+use upstream::trace::{self, Kind, Value};
 use uuid::Uuid;
 
 use crate::Turns;
@@ -128,7 +129,7 @@ impl Turns {
         let inner = &self.inner;
         let now = inner.clock.now();
         let ts = ending.ts.unwrap_or(now.as_millisecond());
-        let assistant = run.conversation.map(|_| answer(&mut log, ending, ts, inner.clock.new_id(), now));
+        let assistant = run.conversation.map(|_| answer(&mut log, ending, ts, run.id, now));
         let message = assistant.as_ref().and_then(message_json);
         log.event_unfolded(ts, &ending.event(message), ending.line.clone())?;
         log.event_unfolded(now.as_millisecond(), &RunEvent::Done(Done { status: ending.status }), None)?;
@@ -144,7 +145,17 @@ impl Turns {
             now,
         };
         point!("settle.before");
-        let queue = match retry(live, || inner.store.settle_turn(&log.held, &settlement)).await {
+        let settle = retry(live, || inner.store.settle_turn(&log.held, &settlement));
+        let settled = trace::span(
+            || "turn.settle".into(),
+            Kind::Internal,
+            settle,
+            |settled, attributes| {
+                attributes.push(("threadkeep.status", Value::Text(settlement.status.as_str().to_owned())));
+                settled.is_err()
+            },
+        );
+        let queue = match settled.await {
             // A commit whose answer was lost looks like this when it is tried again.
             Err(TurnError::Store(StoreError::Lost)) if self.is_ours(&log.held, &settlement).await => true,
             settled => settled?.queue,
@@ -232,7 +243,8 @@ impl Turns {
     }
 }
 
-/// The assistant's message: the fold of all that happened, with its end.
+/// The assistant's message: the fold of all that happened, with its end. It has the id of its run, so that whoever
+/// streams it knows that id from the first word on.
 fn answer(log: &mut RunLog, ending: &Ending, ts: i64, id: Uuid, now: Timestamp) -> NewMessage {
     log.fold.push(ts, &ending.event(None));
     let content = std::mem::take(&mut log.fold).finish();

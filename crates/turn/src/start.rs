@@ -1,10 +1,12 @@
 //! Accepting a turn. What comes back is durable: the message, the run and the idempotency record are committed.
 
-use domain::run::{Run, StartTurn};
+use domain::run::{Run, StartTurn, TurnMessage};
 use domain::scope::Scope;
+use domain::tokens::seconds_left;
 use store::StoreError;
 use store::files::{NewExecution, Stored};
 use store::turns::{Begun, Held, Idempotency, NewTurn, News};
+use upstream::trace::{self, Kind};
 use uuid::Uuid;
 
 use crate::Turns;
@@ -48,20 +50,25 @@ impl Turns {
         let interrupts =
             matches!(turn.on_busy, domain::run::OnBusy::Interrupt | domain::run::OnBusy::Rollback);
         let conversation = turn.conversation;
+        let brought = &turn.brought;
         let new = NewTurn {
+            message: brought.message.unwrap_or_else(|| clock.new_id()),
+            // The answer has the run's id: it comes after the message, also in the order of ids.
             run: clock.new_id(),
-            message: clock.new_id(),
-            conversation: clock.new_id(),
+            conversation: brought.conversation.unwrap_or_else(|| clock.new_id()),
             branch: clock.new_id(),
             turn,
             idempotency,
             node: inner.node,
             lease_seconds: inner.limits.lease_seconds,
             max_open_runs: inner.limits.max_open_runs_per_user,
+            tokens: inner.limits.tokens(),
             now: clock.now(),
         };
         point!("accept.before");
-        let begun = inner.store.begin_turn(scope, &new).await?;
+        let begin = inner.store.begin_turn(scope, &new);
+        let begun =
+            trace::span(|| "turn.begin".into(), Kind::Internal, begin, |begun, _| begun.is_err()).await?;
         point!("accept.after");
         match begun {
             Begun::Started(run, lease) => {
@@ -78,7 +85,25 @@ impl Turns {
             Begun::Busy(run) => Err(TurnError::Busy(run)),
             Begun::KeyReused => Err(TurnError::KeyReused),
             Begun::TooManyRuns => Err(TurnError::TooManyRuns { limit: inner.limits.max_open_runs_per_user }),
+            Begun::OutOfTokens(spent) => {
+                Err(TurnError::OutOfTokens { spent, retry_after: seconds_left(new.now) })
+            }
         }
+    }
+
+    /// Changes the message of a queued run, where a model can be sent it.
+    pub async fn edit(&self, scope: &Scope, run: Uuid, message: &TurnMessage) -> Result<Run, TurnError> {
+        let store = &self.inner.store;
+        let found = store.get_run(scope, run).await?;
+        if let Some(conversation) = found.conversation {
+            let queue = store.list_queue(scope, conversation).await?;
+            if let Some((_, turn)) = queue.into_iter().find(|(queued, _)| queued.id == run) {
+                let edited =
+                    StartTurn { message: Some(message.clone()), conversation: Some(conversation), ..turn };
+                self.check_length(scope, &edited).await?;
+            }
+        }
+        Ok(store.edit_queued(scope, run, message).await?)
     }
 
     /// Accepts a run outside any conversation. Its files are in its bag already.
@@ -104,6 +129,7 @@ impl Turns {
             node: inner.node,
             lease_seconds: inner.limits.lease_seconds,
             max_open_runs: inner.limits.max_open_runs_per_user,
+            tokens: inner.limits.tokens(),
             max_bag_bytes: inner.limits.max_bag_bytes,
             now: inner.clock.now(),
         };
@@ -115,6 +141,9 @@ impl Turns {
             Begun::Repeated(run) => Ok(Started { run, repeated: true }),
             Begun::KeyReused => Err(TurnError::KeyReused),
             Begun::TooManyRuns => Err(TurnError::TooManyRuns { limit: inner.limits.max_open_runs_per_user }),
+            Begun::OutOfTokens(spent) => {
+                Err(TurnError::OutOfTokens { spent, retry_after: seconds_left(new.now) })
+            }
             Begun::Queued(_) | Begun::Busy(_) => {
                 Err(StoreError::Internal("an execution waits for nothing".into()).into())
             }

@@ -51,7 +51,7 @@ impl Turns {
                 Err(_) => tracing::warn!("the heartbeat got no answer"),
             }
             // The lease is over: another node may have the runs by now.
-            if renewed.elapsed() > lease {
+            if renewed.elapsed() > lease && self.inner.store.is_shared() {
                 self.inner.live.lose_all();
             }
         }

@@ -16,6 +16,7 @@ use uuid::Uuid;
 use crate::error::{UpstreamError, causes};
 use crate::ndjson::{Ending, Intake};
 pub use crate::ndjson::{FailureCode, MAX_REJECTED_IN_A_ROW, MAX_RUN_BYTES, MAX_STEPS, Outcome, Received};
+use crate::trace::{self, Kind};
 
 /// From the call to the response's headers.
 pub const HEADERS_TIMEOUT: Duration = Duration::from_secs(30);
@@ -150,6 +151,9 @@ impl SandboxClient {
         }
         if let Some(token) = &self.token {
             request = request.bearer_auth(token.expose());
+        }
+        if let Some(context) = trace::current() {
+            request = request.header("traceparent", context.header());
         }
         let mut secrets = vec![envelope.config_token.clone(), envelope.upload_otp.clone()];
         secrets.extend(self.token.clone());
@@ -289,7 +293,17 @@ async fn open(
     secrets: Vec<Secret>,
 ) -> Result<Response, Outcome> {
     let unreachable = |message| Outcome::Failed { code: FailureCode::Unreachable, message };
-    let response = match timeout(limit, request.send()).await {
+    let sending = trace::span(
+        || "sandbox POST /stream".into(),
+        Kind::Client,
+        request.send(),
+        |answer, attributes| {
+            let status = answer.as_ref().map_or(0, |answer| answer.status().as_u16());
+            attributes.push(("http.response.status_code", trace::Value::Number(status.into())));
+            !(200..300).contains(&status)
+        },
+    );
+    let response = match timeout(limit, sending).await {
         Err(_) => {
             let span = seconds(limit);
             return Err(unreachable(format!("The sandbox did not answer within {span}. Is it running?")));

@@ -10,6 +10,8 @@ pub struct SseEvent {
     pub name: String,
     /// Its data lines, joined.
     pub data: String,
+    /// Its own id; empty where none was given.
+    pub id: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -66,6 +68,7 @@ impl SseReader {
         let value = String::from_utf8_lossy(value.strip_prefix(b" ").unwrap_or(value));
         match &line[..colon] {
             b"event" => self.event.name = value.into_owned(),
+            b"id" => self.event.id = value.into_owned(),
             b"data" => {
                 if self.has_data {
                     self.event.data.push('\n');

@@ -1,5 +1,5 @@
 // The server's endpoints, one function each.
-import { Failure, JSON_API, request, send } from './http';
+import { Failure, JSON_API, linked, request, send } from './http';
 import { parse } from './json';
 import type {
   ApiKey,
@@ -144,19 +144,20 @@ export const getRun = (id: string) => request<Run>(`/v1/runs/${id}`);
 export const cancelRun = (id: string) => request<Run>(`/v1/runs/${id}/cancel`, { method: 'POST' });
 export const editQueued = (id: string, message: string) =>
   request<Run>(`/v1/runs/${id}`, { method: 'PATCH', body: { message } });
-export const decideApproval = (run: string, id: string, approve: boolean) =>
-  request<void>(`/v1/runs/${run}/approvals`, { method: 'POST', body: { id, approve } });
+export const decideApproval = (run: string, id: string, approve: boolean, reason?: string) =>
+  request<void>(`/v1/runs/${run}/approvals`, { method: 'POST', body: { id, approve, ...(reason ? { reason } : {}) } });
 export const listApprovals = (run: string) =>
   request<Page<{ id: string; status: string }>>(`/v1/runs/${run}/approvals`).then((page) => page.data);
 export const listModels = () => request<{ data: { id: string }[] }>('/v1/models').then((list) => list.data);
 
+/** One of the server's own tools, those of a tool server (some of them), or those of a Composio toolkit. */
+export type AgentTool = string | { mcp: string; allow?: string[] } | { composio: string };
 export type AgentSettings = {
   name: string;
   instructions: string;
   model: string | null;
   runner: 'model' | 'sandbox';
-  /** Names of the server's own tools, or a tool server's. */
-  tools: (string | object)[];
+  tools: AgentTool[];
   approval: string[];
 };
 export type Agent = AgentSettings & { id: string };
@@ -175,7 +176,7 @@ export const logIn = (token: string) =>
 export const logOut = () => request<void>('/v1/session', { method: 'DELETE' });
 
 /** Every page of a short list. */
-async function all<T>(path: string): Promise<T[]> {
+export async function all<T>(path: string): Promise<T[]> {
   const found: T[] = [];
   let after: string | null | undefined;
   do {
@@ -206,4 +207,6 @@ export const listFiles = (id: string) => all<StoredFile>(`${conversations}/${id}
 export const deleteFile = (id: string, file: string) =>
   request<void>(`${conversations}/${id}/files/${file}`, { method: 'DELETE' });
 export const fileAddress = (id: string, file: string) => `${conversations}/${id}/files/${file}/content`;
+/** For images and downloads. */
+export const fileLink = (id: string, file: string) => linked(fileAddress(id, file));
 export const filesAddress = (id: string) => `${conversations}/${id}/files`;

@@ -2,13 +2,16 @@
 // the `Origin` that a browser adds by itself, so nothing more is sent here. Every failure is a `Failure`.
 import { parse } from './json';
 
+/** One of several things that were wrong with a request. */
+export type Fault = { row?: number; column?: string; message: string };
+
 /** A refusal of the server, with its stable code; `status` is 0 when it was not reached. */
 export class Failure extends Error {
   constructor(
     readonly status: number,
     readonly code: string,
     message: string,
-    readonly more: { run?: string; limit?: number; retry_after?: number } = {},
+    readonly more: { run?: string; limit?: number; retry_after?: number; errors?: Fault[] } = {},
   ) {
     super(message);
     this.name = 'Failure';
@@ -35,6 +38,8 @@ export const JSON_API = 'application/vnd.api+json';
 export type Options = {
   method?: string;
   body?: unknown;
+  /** A body that is sent as it is. */
+  raw?: BodyInit;
   type?: string;
   headers?: Record<string, string>;
   signal?: AbortSignal | undefined;
@@ -48,20 +53,24 @@ export function address(path: string, query: Options['query'] = {}): string {
   return base + path + (text && (path.includes('?') ? '&' : '?') + text);
 }
 
+/** An address for an image or a download: the browser asks for it, without our headers. */
+export const linked = (path: string, query: Options['query'] = {}) => address(path, { ...query, workspace: workspace ?? undefined });
+
 /** What every request carries beside its own. */
 export const shared = (): Record<string, string> => (workspace ? { 'Threadkeep-Workspace': workspace } : {});
 
 /** A response with a 2xx or 304 status; anything else is thrown. */
 export async function send(path: string, options: Options = {}): Promise<Response> {
-  const { method = 'GET', body, type = 'application/json', headers = {}, signal, query } = options;
+  const { method = 'GET', body, raw, type = 'application/json', headers = {}, signal, query } = options;
   const init: RequestInit = {
     method,
-    headers: { ...shared(), ...(body === undefined ? {} : { 'Content-Type': type }), ...headers },
+    headers: { ...shared(), ...(body === undefined && raw === undefined ? {} : { 'Content-Type': type }), ...headers },
     credentials: 'same-origin',
     cache: 'no-store',
   };
   if (signal) init.signal = signal;
-  if (body !== undefined) init.body = JSON.stringify(body);
+  if (raw !== undefined) init.body = raw;
+  else if (body !== undefined) init.body = JSON.stringify(body);
   let response: Response;
   try {
     response = await fetch(address(path, query), init);
@@ -96,12 +105,14 @@ async function failure(response: Response): Promise<Failure> {
 export function readFailure(status: number, text: string): Failure {
   try {
     const body = JSON.parse(text);
-    const told = Array.isArray(body.errors) ? { ...body.errors[0]?.meta, ...body.errors[0] } : body;
+    const several = Array.isArray(body.errors);
+    const told = several && body.detail === undefined ? { ...body.errors[0]?.meta, ...body.errors[0] } : body;
     const { run, limit, retry_after } = told;
     return new Failure(status, String(told.code ?? 'unknown'), String(told.detail ?? told.title ?? status), {
       run,
       limit,
       retry_after,
+      ...(several ? { errors: body.errors } : {}),
     });
   } catch {
     return new Failure(status, 'unknown', `The server answered ${status}.`);

@@ -9,6 +9,11 @@ export class Exact {
   toString() {
     return this.text;
   }
+  /** Sent as it came, where the browser can. */
+  toJSON(): unknown {
+    const { rawJSON } = JSON as unknown as { rawJSON?: (text: string) => unknown };
+    return rawJSON ? rawJSON(this.text) : Number(this.text);
+  }
 }
 
 type Context = { source?: string } | undefined;
@@ -18,8 +23,6 @@ const reviver = (_key: string, value: unknown, context: Context) =>
   typeof value === 'number' && context?.source !== undefined && String(value) !== context.source
     ? new Exact(context.source)
     : value;
-
-const plain = (_key: string, value: unknown) => (value instanceof Exact ? Number(value.text) : value);
 
 /** Parses; numbers inside `args`, `result` and the like stay exact. */
 export function parse(text: string): unknown {
@@ -48,6 +51,3 @@ export function pretty(value: Json, indent = ''): string {
   }
   return JSON.stringify(value);
 }
-
-/** As `JSON.stringify`, where exactness does not matter. */
-export const stringify = (value: unknown) => JSON.stringify(value, plain);

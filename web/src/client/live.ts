@@ -97,12 +97,17 @@ export class LiveRun {
 
   private note({ event, data }: RunEvent): void {
     if (event === 'turn') this.message = (data.message as string | null) ?? this.message;
-    else if (event === 'approval') this.approvals = [...this.approvals, data as unknown as Approval];
+    else if (event === 'approval') this.ask(data as unknown as Approval);
     else if (event === 'tool_result') this.approvals = this.approvals.filter((asked) => asked.call.id !== data.id);
     else if (event === 'done') this.status = data.status as RunStatus;
     else if ((event === 'result' || event === 'error') && data.assistant) {
       this.assistant = fromEvent(data.assistant as Parameters<typeof fromEvent>[0]);
     }
+  }
+
+  /** A restart asks again for what nobody has decided. */
+  private ask(approval: Approval): void {
+    this.approvals = [...this.approvals.filter(({ call }) => call.id !== approval.call.id), approval];
   }
 
   private reset(): void {

@@ -1,6 +1,6 @@
 // The files of the message that is being written.
 import { CircleAlert, X } from 'lucide-react';
-import { KindIcon } from '../files/chip';
+import { KindIcon } from '../files/kind';
 import { bytes } from '../ui/bits';
 import type { Attaching } from './attachments';
 

@@ -1,9 +1,10 @@
 // Where the user writes: text, files, the mode, and Send or Stop.
 import { ArrowUp, Paperclip, Square } from 'lucide-react';
-import { useCallback, useEffect, useRef, useState } from 'react';
+import { useCallback, useEffect, useEffectEvent, useRef, useState } from 'react';
 import { createConversation } from '../client/api';
 import type { Thread, ThreadState } from '../client/thread';
 import type { Mode } from '../client/types';
+import { Spinner } from '../ui/bits';
 import { GrowingText } from '../ui/growing';
 import { IconButton } from '../ui/button';
 import { complain } from '../ui/toast';
@@ -20,7 +21,8 @@ const named = (choice: Choice | null) => ({
   ...(choice?.agent ? { agent: choice.agent } : {}),
 });
 
-export function Composer({ thread, state }: { thread: Thread; state: ThreadState }) {
+/** `offered` is a text to begin with, each time another object. */
+export function Composer({ thread, state, offered }: { thread: Thread; state: ThreadState; offered: { text: string } | null }) {
   const [text, setText] = useState(() => readDraft(state.id));
   const [chosen, setChosen] = useState<Mode | null>(null);
   const [answering, setAnswering] = useState<Choice | null>(null);
@@ -42,14 +44,30 @@ export function Composer({ thread, state }: { thread: Thread; state: ThreadState
   const choice = answering ?? { model, agent };
   const running = state.live !== null;
   const uploading = files.some((file) => !file.done);
-  const ready = (text.trim() !== '' || files.length > 0) && !uploading && state.phase !== 'loading' && !state.sending;
+  const failed = files.some((file) => file.error);
+  const said = (text.trim() !== '' || files.length > 0) && state.phase !== 'loading' && !state.sending;
+  const ready = said && !uploading;
+  // Sent too early: it goes when the files are there.
+  const [eager, setEager] = useState(false);
+  const waiting = eager && uploading && !failed;
 
   const write = (next: string) => {
+    setEager(false);
     setText(next);
     keepDraft(thread.get().id, next);
   };
 
+  const taken = useRef(offered);
+  useEffect(() => {
+    if (!offered || taken.current === offered) return;
+    taken.current = offered;
+    setText(offered.text);
+    keepDraft(thread.get().id, offered.text);
+    field.current?.focus();
+  }, [offered, thread]);
+
   const send = () => {
+    setEager(said && uploading);
     if (!ready) return;
     const attachments = files.flatMap((file) => (file.done ? [file.done] : []));
     const was = thread.get().id;
@@ -65,6 +83,13 @@ export function Composer({ thread, state }: { thread: Thread; state: ThreadState
     });
     field.current?.focus();
   };
+
+  const sendNow = useEffectEvent(send);
+  useEffect(() => {
+    if (!eager || uploading) return;
+    const timer = setTimeout(() => sendNow());
+    return () => clearTimeout(timer);
+  }, [eager, uploading]);
 
   useEffect(() => {
     const key = (event: KeyboardEvent) => {
@@ -139,9 +164,9 @@ export function Composer({ thread, state }: { thread: Thread; state: ThreadState
               <Square size={13} fill="currentColor" aria-hidden />
             </IconButton>
           )}
-          {(!running || ready) && (
-            <IconButton name={running ? 'Send after this answer' : 'Send'} type="submit" side="top" disabled={!ready} className="rounded-full! bg-accent text-on-accent! hover:bg-accent-strong! disabled:bg-active disabled:text-faint! disabled:opacity-100">
-              <ArrowUp size={18} aria-hidden />
+          {(!running || said) && (
+            <IconButton name={waiting ? 'Sent when the files are there' : running ? 'Send after this answer' : 'Send'} type="submit" side="top" disabled={!said || failed || waiting} className="rounded-full! bg-accent text-on-accent! hover:bg-accent-strong! disabled:bg-active disabled:text-faint! disabled:opacity-100">
+              {waiting ? <Spinner size={16} /> : <ArrowUp size={18} aria-hidden />}
             </IconButton>
           )}
         </div>

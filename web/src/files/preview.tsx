@@ -1,30 +1,31 @@
-// A look into a file: pictures as such, CSV as a table, text as text; anything else is offered for download.
+// A look into a file: pictures as such, PDF page by page, CSV as a table, text as text; anything else is offered for
+// download.
 import { useQuery } from '@tanstack/react-query';
 import { Download } from 'lucide-react';
-import { fileAddress } from '../client/api';
-import { address, send } from '../client/http';
+import { lazy, Suspense } from 'react';
+import { fileAddress, fileLink } from '../client/api';
+import { send } from '../client/http';
 import type { Attachment } from '../client/types';
 import { bytes, Spinner } from '../ui/bits';
 import { Dialog } from '../ui/dialog';
+import { Guard } from '../ui/guard';
+import { KindIcon } from './kind';
 import { parseCsv } from './csv';
 
+const PdfPreview = lazy(() => import('./pdf-preview'));
+
 const LONGEST = 200_000;
-const raster = /^image\/(png|jpeg|gif|webp|avif)$/;
+const ROWS = 200;
+export const raster = /^image\/(png|jpeg|gif|webp|avif)$/;
 const texts = /^text\/|json|xml|yaml|javascript|toml|sql/;
 
 export function Preview({ file, thread, onClose }: { file: Attachment; thread: string; onClose: () => void }) {
-  const url = address(fileAddress(thread, file.fileId));
+  const url = fileLink(thread, file.fileId);
   return (
     <Dialog title={file.name} onClose={onClose} wide>
-      <div className="min-h-40">
-        {raster.test(file.mimeType) ? (
-          <img src={url} alt={file.name} className="mx-auto max-h-[65vh] rounded-md" />
-        ) : texts.test(file.mimeType) && !file.mimeType.includes('svg') ? (
-          <TextPreview file={file} thread={thread} />
-        ) : (
-          <p className="py-12 text-center text-small text-soft">There is no preview for {file.mimeType}.</p>
-        )}
-      </div>
+      <Guard instead={<Nothing file={file} />}>
+        <Inside file={file} thread={thread} url={url} />
+      </Guard>
       <a href={url} download={file.name} className="mt-4 inline-flex h-9 items-center gap-2 rounded-md border border-line-strong px-3.5 text-small font-medium hover:bg-hover">
         <Download size={15} aria-hidden />
         Download ({bytes(file.size)})
@@ -32,6 +33,26 @@ export function Preview({ file, thread, onClose }: { file: Attachment; thread: s
     </Dialog>
   );
 }
+
+function Inside({ file, thread, url }: { file: Attachment; thread: string; url: string }) {
+  if (raster.test(file.mimeType)) return <img src={url} alt={file.name} className="mx-auto max-h-[65vh] rounded-md" />;
+  if (file.mimeType === 'application/pdf') {
+    return (
+      <Suspense fallback={<Spinner label="Loading" />}>
+        <PdfPreview file={file} thread={thread} />
+      </Suspense>
+    );
+  }
+  if (texts.test(file.mimeType) && !file.mimeType.includes('svg')) return <TextPreview file={file} thread={thread} />;
+  return <Nothing file={file} />;
+}
+
+const Nothing = ({ file }: { file: Attachment }) => (
+  <div className="flex flex-col items-center gap-3 py-10 text-center text-small text-soft">
+    <KindIcon type={file.mimeType} size={32} />
+    There is no preview for {file.mimeType}.
+  </div>
+);
 
 function TextPreview({ file, thread }: { file: Attachment; thread: string }) {
   const { data, error } = useQuery({
@@ -42,36 +63,47 @@ function TextPreview({ file, thread }: { file: Attachment; thread: string }) {
       return response.text();
     },
     staleTime: Infinity,
+    // An empty file has no range.
+    enabled: file.size > 0,
   });
+  if (file.size === 0) return <p className="py-8 text-center text-small text-soft">The file is empty.</p>;
   if (error) return <p className="text-small text-danger">{error.message}</p>;
   if (data === undefined) return <Spinner label="Loading" />;
-  const cut = file.size > LONGEST ? <p className="mt-2 text-tiny text-faint">Only the beginning is shown.</p> : null;
-  if (file.mimeType.includes('csv')) {
-    const [head = [], ...rows] = parseCsv(data, 200);
-    return (
-      <div className="prose">
-        <div className="table-frame max-h-[60vh]" role="group" aria-label={file.name} tabIndex={0}>
-          <table>
-            <thead>
-              <tr>{head.map((cell, at) => <th key={at}>{cell}</th>)}</tr>
-            </thead>
-            <tbody>
-              {rows.map((row, at) => (
-                <tr key={at}>{row.map((cell, column) => <td key={column}>{cell}</td>)}</tr>
-              ))}
-            </tbody>
-          </table>
-        </div>
-        {cut}
-      </div>
-    );
-  }
+  const table = /csv|tab-separated/.test(file.mimeType) || /\.(csv|tsv)$/i.test(file.name);
+  return table ? <Csv name={file.name} text={data} cut={file.size > LONGEST} /> : <Text text={data} cut={file.size > LONGEST} />;
+}
+
+const Cut = () => <p className="mt-2 text-tiny text-faint">Only the beginning is shown.</p>;
+
+const isNumber = (cell: string) => /^-?[\d.,\s']*\d\s?%?$/.test(cell);
+
+function Csv({ name, text, cut }: { name: string; text: string; cut: boolean }) {
+  const all = parseCsv(text, ROWS + 1);
+  const [head = [], ...rows] = all.slice(0, ROWS + 1);
   return (
-    <>
-      <pre tabIndex={0} className="max-h-[60vh] overflow-auto rounded-md bg-code p-4 font-mono text-small whitespace-pre-wrap [overflow-wrap:anywhere]">
-        {data}
-      </pre>
-      {cut}
-    </>
+    <div className="prose">
+      <div className="table-frame max-h-[60vh]" role="group" aria-label={name} tabIndex={0}>
+        <table>
+          <thead>
+            <tr>{head.map((cell, at) => <th key={at} scope="col">{cell}</th>)}</tr>
+          </thead>
+          <tbody>
+            {rows.map((row, at) => (
+              <tr key={at}>{row.map((cell, column) => <td key={column} className={isNumber(cell) ? 'text-right!' : ''}>{cell}</td>)}</tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+      {(cut || all.length > ROWS + 1) && <Cut />}
+    </div>
   );
 }
+
+const Text = ({ text, cut }: { text: string; cut: boolean }) => (
+  <>
+    <pre tabIndex={0} dir="auto" className="max-h-[60vh] overflow-auto rounded-md bg-code p-4 font-mono text-small whitespace-pre-wrap [overflow-wrap:anywhere]">
+      {text}
+    </pre>
+    {cut && <Cut />}
+  </>
+);

@@ -7,10 +7,13 @@ import { Choice, Field, Spinner } from '../ui/bits';
 import { Button, IconButton } from '../ui/button';
 import { Dialog } from '../ui/dialog';
 import { complain, toast } from '../ui/toast';
-import { Item, List, Section } from './parts';
+import { AgentTools, toolName } from './agent-tools';
+import { Empty, Item, List, Section } from './parts';
 
-const NATIVE = ['search_pages', 'search_user_tables', 'read_file', 'save_to_table'];
 const blank: AgentSettings = { name: '', instructions: '', model: null, runner: 'model', tools: [], approval: [] };
+
+const toolsTold = ({ tools, approval }: Agent) =>
+  [tools.length === 0 ? 'no tools' : `tools: ${tools.map(toolName).join(', ')}`, ...(approval.length > 0 ? [`asks before ${approval.join(', ')}`] : [])].join(' · ');
 
 export function Agents({ admin }: { admin: boolean }) {
   const client = useQueryClient();
@@ -30,10 +33,21 @@ export function Agents({ admin }: { admin: boolean }) {
     onSettled: settle,
   });
   return (
-    <Section title="Agents" about="An agent has instructions, a model and tools of its own. Everybody in the workspace may choose one for a thread.">
+    <Section
+      title="Agents"
+      about="An agent has instructions, a model and tools of its own. Everybody in the workspace may choose one for a thread."
+      actions={
+        admin && (
+          <Button look="solid" onClick={() => setOpen('new')}>
+            <Plus size={15} aria-hidden />
+            New agent
+          </Button>
+        )
+      }
+    >
       {error && <p className="text-small text-danger">{error.message}</p>}
       {!data && !error && <Spinner label="Loading the agents" />}
-      {data && data.length === 0 && <p className="mb-4 text-small text-faint">There are no agents.</p>}
+      {data && data.length === 0 && <Empty>There are no agents yet. An agent is chosen beside the message field.</Empty>}
       {data && data.length > 0 && (
         <List label="Agents">
           {data.map((agent) => (
@@ -41,7 +55,7 @@ export function Agents({ admin }: { admin: boolean }) {
               <span className="min-w-0 grow">
                 <bdi className="block truncate font-medium">{agent.name}</bdi>
                 <bdi className="block truncate text-tiny text-faint">
-                  {agent.runner} · {agent.model ?? 'default model'} · {agent.tools.length} tools
+                  {agent.runner === 'sandbox' ? 'in a sandbox' : 'a model'} · {agent.model ?? 'default model'} · {toolsTold(agent)}
                 </bdi>
               </span>
               {admin && (
@@ -56,12 +70,6 @@ export function Agents({ admin }: { admin: boolean }) {
           ))}
         </List>
       )}
-      {admin && data && (
-        <Button className="mt-4" onClick={() => setOpen('new')}>
-          <Plus size={15} aria-hidden />
-          New agent
-        </Button>
-      )}
       {open && (
         <Dialog title={open === 'new' ? 'New agent' : open.name} onClose={() => setOpen(null)} wide>
           <AgentForm agent={open === 'new' ? blank : open} onSave={(settings) => save.mutate({ id: open === 'new' ? null : open.id, settings })} />
@@ -75,8 +83,6 @@ function AgentForm({ agent, onSave }: { agent: AgentSettings; onSave: (settings:
   const [settings, setSettings] = useState(agent);
   const models = useQuery({ queryKey: ['models'], queryFn: listModels, retry: false }).data ?? [];
   const set = (change: Partial<AgentSettings>) => setSettings((now) => ({ ...now, ...change }));
-  const toggle = (list: 'tools' | 'approval', tool: string, on: boolean) =>
-    set({ [list]: on ? [...settings[list], tool] : settings[list].filter((one) => one !== tool) });
   return (
     <form
       className="grid gap-4"
@@ -103,23 +109,7 @@ function AgentForm({ agent, onSave }: { agent: AgentSettings; onSave: (settings:
           ))}
         </Choice>
       </div>
-      <fieldset>
-        <legend className="mb-1.5 text-small font-medium">Tools</legend>
-        <ul className="divide-y divide-line rounded-lg border border-line">
-          {NATIVE.map((tool) => (
-            <li key={tool} className="flex flex-wrap items-center justify-between gap-3 px-3 py-2 text-small">
-              <label className="flex items-center gap-2.5">
-                <input type="checkbox" className="size-4 accent-accent" checked={settings.tools.includes(tool)} onChange={(event) => toggle('tools', tool, event.target.checked)} />
-                {tool}
-              </label>
-              <label className="flex items-center gap-2 text-soft">
-                <input type="checkbox" className="size-4 accent-accent" checked={settings.approval.includes(tool)} onChange={(event) => toggle('approval', tool, event.target.checked)} />
-                ask before each call<span className="sr-only"> of {tool}</span>
-              </label>
-            </li>
-          ))}
-        </ul>
-      </fieldset>
+      <AgentTools tools={settings.tools} approval={settings.approval} onChange={set} />
       <div className="flex justify-end">
         <Button look="solid" type="submit" disabled={!settings.name.trim()}>
           Save

@@ -1,8 +1,9 @@
 // How it looks, and the workspace itself.
 import { useQueryClient } from '@tanstack/react-query';
-import { Monitor, Moon, Sun } from 'lucide-react';
+import { Download, Monitor, Moon, Sun } from 'lucide-react';
 import { useState } from 'react';
 import { updateWorkspace } from '../client/api';
+import { archiveLink } from '../client/library';
 import type { Workspace } from '../client/types';
 import type { Session } from '../session';
 import { Choice, Field, Kbd } from '../ui/bits';
@@ -26,7 +27,7 @@ const shortcuts: [string, string[]][] = [
   ['Rename or delete the focused thread', ['F2', 'Del']],
 ];
 
-export function General({ session }: { session: Session }) {
+export function General({ session, admin }: { session: Session; admin: boolean }) {
   const theme = useTheme();
   const { workspace } = session;
   return (
@@ -43,6 +44,7 @@ export function General({ session }: { session: Session }) {
         </div>
       </Section>
       {workspace && workspace.role === 'admin' && <WorkspaceForm key={workspace.id} workspace={workspace} />}
+      {admin && <Archive />}
       <Section title="Keyboard">
         <dl className="divide-y divide-line rounded-lg border border-line bg-raised">
           {shortcuts.map(([name, keys]) => (
@@ -58,6 +60,32 @@ export function General({ session }: { session: Session }) {
         </dl>
       </Section>
     </>
+  );
+}
+
+const formats = [
+  { format: 'jsonl', name: 'Archive', about: 'everything, to be imported again' },
+  { format: 'markdown', name: 'Markdown', about: 'to read and to search' },
+  { format: 'html', name: 'HTML', about: 'to read in a browser' },
+];
+
+function Archive() {
+  return (
+    <Section title="Export" about="All threads of the workspace with their files, as one download.">
+      <ul className="grid gap-2 sm:grid-cols-3">
+        {formats.map(({ format, name, about }) => (
+          <li key={format}>
+            <a href={archiveLink(format)} download className="flex items-start gap-2.5 rounded-lg border border-line bg-raised px-4 py-3 text-small hover:bg-hover">
+              <Download size={16} aria-hidden className="mt-0.5 shrink-0 text-accent" />
+              <span>
+                <span className="block font-medium">{name}</span>
+                <span className="block text-soft">{about}</span>
+              </span>
+            </a>
+          </li>
+        ))}
+      </ul>
+    </Section>
   );
 }
 

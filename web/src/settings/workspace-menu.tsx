@@ -1,11 +1,18 @@
 // Which workspace, for those who are in several; and the way out.
-import { ChevronsUpDown, LogOut } from 'lucide-react';
+import { ChevronsUpDown, Download, LogOut } from 'lucide-react';
 import { logOut } from '../client/api';
+import { archiveLink } from '../client/library';
 import { announce } from '../client/windows';
 import { go, paths } from '../router';
 import type { Session } from '../session';
 import { Menu, MenuChoice, MenuItem, MenuLine } from '../ui/menu';
 import { complain } from '../ui/toast';
+
+function download(url: string): void {
+  const link = document.createElement('a');
+  Object.assign(link, { href: url, download: '' });
+  link.click();
+}
 
 export function WorkspaceMenu({ session }: { session: Session }) {
   const { me, workspace, workspaces, choose } = session;
@@ -40,6 +47,11 @@ export function WorkspaceMenu({ session }: { session: Session }) {
         }}
       />
       <MenuLine />
+      {workspace?.role === 'admin' && (
+        <MenuItem icon={<Download size={15} aria-hidden />} onSelect={() => download(archiveLink('jsonl'))}>
+          Export all threads
+        </MenuItem>
+      )}
       <MenuItem icon={<LogOut size={15} aria-hidden />} onSelect={() => void leave()}>
         Log out
       </MenuItem>

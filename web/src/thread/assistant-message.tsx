@@ -3,6 +3,7 @@ import { Activity, GitFork, RefreshCw } from 'lucide-react';
 import { memo, useCallback } from 'react';
 import type { Siblings } from '../client/branches';
 import type { Approval, Block, ErrorBlock, Message } from '../client/types';
+import { Time } from '../ui/bits';
 import { IconButton } from '../ui/button';
 import { Approvals } from './approvals';
 import { Blocks } from './blocks';
@@ -36,7 +37,7 @@ export const AssistantMessage = memo(function AssistantMessage(props: StoredProp
       </div>
       <div className="mt-2 -ml-1.5 flex h-7 items-center gap-0.5">
         {siblings && <Versions siblings={siblings} onShow={onShow} disabled={busy} />}
-        <div className={`flex transition-opacity group-focus-within:opacity-100 group-hover:opacity-100 pointer-coarse:opacity-100 ${last ? '' : 'opacity-0'}`}>
+        <div className={`flex items-center transition-opacity group-focus-within:opacity-100 group-hover:opacity-100 pointer-coarse:opacity-100 ${last ? '' : 'opacity-0'}`}>
           {text && <CopyButton text={text} label="Copy answer" />}
           <IconButton name="Answer again" small disabled={busy} onClick={() => onRegenerate(message)}>
             <RefreshCw size={15} aria-hidden />
@@ -47,6 +48,7 @@ export const AssistantMessage = memo(function AssistantMessage(props: StoredProp
           <IconButton name="Show the run’s trace" small onClick={() => onTrace(message)}>
             <Activity size={15} aria-hidden />
           </IconButton>
+          <Time at={message.createdAt} />
         </div>
       </div>
     </article>

@@ -3,15 +3,15 @@
 import { Image, Square, SquareCheck } from 'lucide-react';
 import { memo, useId, useMemo } from 'react';
 import ReactMarkdown, { defaultUrlTransform, type Components } from 'react-markdown';
-import remarkGfm from 'remark-gfm';
 import remend from 'remend';
 import { Guard } from '../ui/guard';
 import { CodeBlock } from './code';
+import { readGfm } from './gfm';
 import { cut } from './markdown-blocks';
 
-const plugins = [remarkGfm];
+const plugins = [readGfm as never];
 const allowed = /^(https?:|mailto:)/i;
-const address = (url: string) => (allowed.test(url) ? defaultUrlTransform(url) : '');
+const address = (url: string) => (allowed.test(url) && URL.canParse(url) ? defaultUrlTransform(url) : '');
 
 function Away({ href, children }: { href?: string | undefined; children?: React.ReactNode }) {
   if (!href) return <span>{children}</span>;

@@ -48,7 +48,7 @@ function Took({ block, state }: { block: Work; state: State }) {
   if (block.type !== 'step') return null;
   const told = toNumber(block.durationMs);
   const ms = told ?? (state === 'running' ? Math.max(0, now - block.startedAt) : undefined);
-  return ms === undefined ? null : <span data-took className="text-faint tabular-nums">{duration(ms)}</span>;
+  return ms === undefined ? null : <span data-took className="shrink-0 whitespace-nowrap text-faint tabular-nums">{duration(ms)}</span>;
 }
 
 function Value({ name, value }: { name: string; value: Json }) {

@@ -1,6 +1,6 @@
 // A thread on the page: its messages, its state, and the composer.
 import { CircleHelp, MessageSquarePlus } from 'lucide-react';
-import { useCallback, useMemo, useSyncExternalStore } from 'react';
+import { useCallback, useMemo, useState, useSyncExternalStore } from 'react';
 import { forkConversation } from '../client/api';
 import type { Thread, ThreadState } from '../client/thread';
 import { announce } from '../client/windows';
@@ -57,6 +57,7 @@ function status(state: ThreadState): string {
 export function ThreadView({ thread }: { thread: Thread }) {
   const state = useSyncExternalStore(thread.subscribe, thread.get);
   const actions = useActions(thread);
+  const [tried, setTried] = useState<{ text: string } | null>(null);
   const { id, live, sending, versions, stopping } = state;
   const busy = live !== null || sending !== null;
   const rows = useMemo(() => rowsOf(state, thread.keyOf), [state, thread]);
@@ -96,13 +97,13 @@ export function ThreadView({ thread }: { thread: Thread }) {
           <Spinner size={22} label="Loading the thread" />
         </div>
       ) : rows.length === 0 ? (
-        <Welcome empty={state.phase === 'ready'} />
+        <Welcome empty={state.phase === 'ready'} onTry={(text) => setTried({ text })} />
       ) : (
         <ThreadList rows={rows} hasOlder={state.hasOlder} loadingOlder={state.loadingOlder} onOlder={older} target={target} draw={draw} />
       )}
       <div className="mx-auto w-full max-w-thread px-3 pb-[max(0.75rem,env(safe-area-inset-bottom))] md:px-6">
         <Queue thread={thread} queue={state.queue} />
-        <Composer thread={thread} state={state} />
+        <Composer thread={thread} state={state} offered={tried} />
       </div>
     </>
   );

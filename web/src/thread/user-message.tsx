@@ -4,6 +4,7 @@ import { memo, useState } from 'react';
 import type { Siblings } from '../client/branches';
 import type { Message } from '../client/types';
 import { FileChip } from '../files/chip';
+import { Time } from '../ui/bits';
 import { Button, IconButton } from '../ui/button';
 import { GrowingText } from '../ui/growing';
 import { CopyButton } from './code';
@@ -53,7 +54,8 @@ export const UserMessage = memo(function UserMessage({ message, thread, siblings
       )}
       {!editing && !pending && (
         <div className="mt-1 flex h-7 items-center gap-0.5">
-          <div className="flex opacity-0 transition-opacity group-focus-within:opacity-100 group-hover:opacity-100 pointer-coarse:opacity-100">
+          <div className="flex items-center opacity-0 transition-opacity group-focus-within:opacity-100 group-hover:opacity-100 pointer-coarse:opacity-100">
+            <Time at={message.createdAt} />
             <CopyButton text={text} label="Copy message" />
             <IconButton name="Edit message" small disabled={busy} onClick={() => setEditing(true)} data-edit>
               <Pencil size={15} aria-hidden />

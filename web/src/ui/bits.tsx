@@ -47,6 +47,20 @@ export const Kbd = ({ children }: { children: ReactNode }) => (
   <kbd className="rounded-sm border border-line-strong bg-sunken px-1.5 py-0.5 font-sans text-tiny text-soft">{children}</kbd>
 );
 
+const isToday = (date: Date) => date.toDateString() === new Date().toDateString();
+
+/** When a message was said, for who looks for it. */
+export function Time({ at }: { at: number }) {
+  if (!at) return null;
+  const date = new Date(at);
+  const text = date.toLocaleString(undefined, isToday(date) ? { timeStyle: 'short' } : { dateStyle: 'medium', timeStyle: 'short' });
+  return (
+    <time dateTime={date.toISOString()} title={date.toLocaleString()} className="px-1.5 text-tiny whitespace-nowrap text-faint tabular-nums">
+      {text}
+    </time>
+  );
+}
+
 /** A duration in words that fit a narrow column. */
 export function duration(ms: number): string {
   if (ms < 1000) return `${Math.round(ms)} ms`;

@@ -1,5 +1,7 @@
 //! `threadkeep doctor`: is everything that a start needs in place, and what to do where it is not.
 
+use std::borrow::Cow;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -7,15 +9,26 @@ use anyhow::Result;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use domain::audit::first_broken;
 use domain::scope::{Role, Scope};
+use futures_util::future::join_all;
+use nix::sys::statvfs::statvfs;
+use nix::unistd::{AccessFlags, access};
 use serde_json::json;
 use store::Store;
+use store::backup::RESTORING;
 use store::postgres::PostgresStore;
 use store::sqlite::SqliteStore;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use upstream::mcp::McpClient;
 
 use super::{open_beside, say};
-use crate::boot::LOCAL_USER;
-use crate::config::{Config, Database, flags};
+use crate::boot::{self, LOCAL_USER, open_blobs};
+use crate::config::{Blobs, Config, Database, Provider, flags};
 use crate::sandbox_child;
+
+/// With less than this left, a write may fail any time.
+const LITTLE_MIB: u64 = 100;
 
 pub(super) fn command() -> Command {
     let json = Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print JSON lines");
@@ -23,7 +36,7 @@ pub(super) fn command() -> Command {
 }
 
 struct Finding {
-    check: &'static str,
+    check: Cow<'static, str>,
     /// What was found, or what is wrong and what to do.
     result: Result<String, String>,
 }
@@ -40,13 +53,16 @@ pub(super) async fn schema_version(config: &Config) -> Result<Option<i32>> {
 }
 
 pub(super) async fn run(config: Config, matches: ArgMatches) -> Result<ExitCode> {
-    let findings = vec![
+    let mut findings = vec![
         data_folder(&config),
         mode(&config),
         database(&config).await,
+        blobs(&config).await,
         sandbox(&config).await,
+        models(&config).await,
         server(&config).await,
     ];
+    findings.extend(tool_servers(&config).await);
     let healthy = findings.iter().all(|finding| finding.result.is_ok());
     for Finding { check, result } in findings {
         let ok = result.is_ok();
@@ -66,13 +82,28 @@ fn data_folder(config: &Config) -> Finding {
         Ok(found) if !found.is_dir() => {
             Err(format!("{} is not a folder; set THREADKEEP_DATA to one", folder.display()))
         }
-        Ok(_) => Ok(folder.display().to_string()),
+        Ok(_) if folder.join(RESTORING).exists() => {
+            Err(format!("{} is half restored; run `threadkeep restore` again, or empty it", folder.display()))
+        }
+        Ok(_) if access(folder, AccessFlags::W_OK).is_err() => {
+            Err(format!("{} cannot be written; check its owner and mode", folder.display()))
+        }
+        Ok(_) => free_space(folder),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             Ok(format!("{} will be made at the first start", folder.display()))
         }
         Err(error) => Err(format!("{}: {error}; check its owner and mode", folder.display())),
     };
-    Finding { check: "data folder", result }
+    Finding { check: "data folder".into(), result }
+}
+
+fn free_space(folder: &Path) -> Result<String, String> {
+    let Ok(found) = statvfs(folder) else { return Ok(folder.display().to_string()) };
+    let mib = found.blocks_available() * found.fragment_size() / 1_048_576;
+    if mib < LITTLE_MIB {
+        return Err(format!("{}: only {mib} MiB are free; make room", folder.display()));
+    }
+    Ok(folder.display().to_string())
 }
 
 fn mode(config: &Config) -> Finding {
@@ -81,7 +112,7 @@ fn mode(config: &Config) -> Finding {
     } else {
         "user tokens are verified"
     };
-    Finding { check: "who may call", result: Ok(text.into()) }
+    Finding { check: "who may call".into(), result: Ok(text.into()) }
 }
 
 async fn database(config: &Config) -> Finding {
@@ -106,7 +137,7 @@ async fn database(config: &Config) -> Finding {
         },
         Err(error) => Err(format!("{kind}: {error:#}; check DATABASE_URL and that the database runs")),
     };
-    Finding { check: "database", result }
+    Finding { check: "database".into(), result }
 }
 
 /// Follows the hash chain of the local workspace's audit log.
@@ -152,7 +183,69 @@ async fn sandbox(config: &Config) -> Finding {
             Err(error) => Err(error.to_string()),
         },
     };
-    Finding { check: "sandbox", result }
+    Finding { check: "sandbox".into(), result }
+}
+
+async fn blobs(config: &Config) -> Finding {
+    let result = match &config.blobs {
+        Blobs::Folder(folder) => match folder.metadata() {
+            Ok(found) if !found.is_dir() => {
+                Err(format!("{} is not a folder; set THREADKEEP_BLOB_URL to one", folder.display()))
+            }
+            Ok(_) if access(folder.as_path(), AccessFlags::W_OK).is_err() => {
+                Err(format!("{} cannot be written; check its owner and mode", folder.display()))
+            }
+            Ok(_) => Ok(format!("files in {}", folder.display())),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                Ok(format!("{} will be made at the first start", folder.display()))
+            }
+            Err(error) => Err(format!("{}: {error}; check its owner and mode", folder.display())),
+        },
+        Blobs::S3 { bucket, .. } => match open_blobs(config, &TaskTracker::new()).await {
+            Ok(_) => Ok(format!("the bucket {bucket} can be written and read")),
+            Err(error) => Err(format!("{error:#}; check THREADKEEP_BLOB_URL and the AWS_* variables")),
+        },
+    };
+    Finding { check: "files".into(), result }
+}
+
+/// Which providers are set up, and whether they take their keys.
+async fn models(config: &Config) -> Finding {
+    let mut found = Vec::new();
+    for (name, provider, base, path) in [
+        ("OpenAI", &config.openai, "https://api.openai.com/v1", "/models"),
+        ("Anthropic", &config.anthropic, "https://api.anthropic.com", "/v1/models"),
+    ] {
+        if provider.api_key.is_none() && provider.base_url.is_none() {
+            continue;
+        }
+        let variable = format!("{}_API_KEY", name.to_ascii_uppercase());
+        let base = provider.base_url.as_deref().unwrap_or(base);
+        match asked(&format!("{base}{path}"), provider).await {
+            Ok(200) => found.push(format!("{name} at {base} takes the key")),
+            Ok(status @ (401 | 403)) => {
+                let result = Err(format!(
+                    "{name} at {base} answers {status}: it does not take the key; check {variable}"
+                ));
+                return Finding { check: "models".into(), result };
+            }
+            Ok(status) => found.push(format!("{name} at {base} answers {status} when asked for its models")),
+            // It may come and go; turns say so when they need it.
+            Err(_) => found.push(format!("{name} at {base} cannot be reached now")),
+        }
+    }
+    let none = "the built-in demo model alone; set OPENAI_API_KEY or ANTHROPIC_API_KEY for a real one";
+    let result = Ok(if found.is_empty() { none.into() } else { found.join("; ") });
+    Finding { check: "models".into(), result }
+}
+
+async fn asked(url: &str, provider: &Provider) -> Result<u16> {
+    let mut request = upstream::http::client()?.get(url).timeout(Duration::from_secs(5));
+    if let Some(key) = &provider.api_key {
+        // Each reads its own and passes over the other's.
+        request = request.bearer_auth(key.expose()).header("x-api-key", key.expose());
+    }
+    Ok(request.header("anthropic-version", "2023-06-01").send().await?.status().as_u16())
 }
 
 async fn server(config: &Config) -> Finding {
@@ -160,9 +253,43 @@ async fn server(config: &Config) -> Finding {
     let result = match ready(&url).await {
         Ok(200) => Ok(format!("{url} is ready")),
         Ok(status) => Err(format!("{url} answers {status}; look at the server's log")),
-        Err(_) => Ok(format!("nothing runs at {url}")),
+        Err(_) => match TcpListener::bind(config.listen).await {
+            Ok(_) => Ok(format!("nothing runs at {url}, and {} is free", config.listen)),
+            Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => Err(format!(
+                "{} is in use by something that is no Threadkeep; set THREADKEEP_LISTEN to another port",
+                config.listen
+            )),
+            Err(error) => Err(format!("{}: {error}; check THREADKEEP_LISTEN", config.listen)),
+        },
     };
-    Finding { check: "server", result }
+    Finding { check: "server".into(), result }
+}
+
+/// Asks each of the operator's tool servers for its tools; starts those that are programs, and ends them again.
+async fn tool_servers(config: &Config) -> Vec<Finding> {
+    let endpoints = match boot::operators(config) {
+        Ok(endpoints) => endpoints,
+        Err(error) => {
+            return vec![Finding { check: "tool servers".into(), result: Err(format!("{error:#}")) }];
+        }
+    };
+    let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
+    let asked = endpoints.into_iter().map(|(name, endpoint)| {
+        let client = McpClient::new(&name, endpoint, tasks.clone(), stop.clone());
+        async move {
+            let result = match client.tools().await {
+                Ok(tools) => Ok(format!("{} tools", tools.len())),
+                Err(fault) => Err(format!("{fault}; agents go on without its tools")),
+            };
+            client.close().await;
+            Finding { check: format!("tool server {name}").into(), result }
+        }
+    });
+    let findings = join_all(asked).await;
+    stop.cancel();
+    tasks.close();
+    tasks.wait().await;
+    findings
 }
 
 async fn ready(url: &str) -> Result<u16> {

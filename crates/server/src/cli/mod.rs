@@ -1,11 +1,16 @@
 //! The subcommands. Each file is one of them: its arguments and what it does with them.
 
+mod backup;
+mod bar;
+mod chat;
 mod completions;
 mod config;
 mod doctor;
 mod export;
 mod import;
 mod keys;
+mod locks;
+mod man;
 mod migrate;
 mod purge;
 mod sandbox;
@@ -34,8 +39,12 @@ pub fn command() -> Command {
         .arg_required_else_help(true)
         .subcommands([
             serve::command(),
+            chat::command(),
             config::command(),
             keys::command(),
+            locks::command(),
+            backup::command(),
+            backup::restore_command(),
             migrate::command(),
             purge::command(),
             import::command(),
@@ -43,6 +52,7 @@ pub fn command() -> Command {
             sandbox::command(),
             doctor::command(),
             completions::command(),
+            man::command(),
         ])
 }
 
@@ -74,13 +84,19 @@ pub fn main(
 
 fn dispatch(matches: &ArgMatches, env: Env) -> Result<ExitCode> {
     let Some((name, sub)) = matches.subcommand() else { return Ok(ExitCode::FAILURE) };
-    if name == "completions" {
-        return completions::run(sub);
-    }
-    let config = load(sub, env.into_iter())?;
     match name {
+        "completions" => return completions::run(sub),
+        "man" => return man::run(sub),
+        _ => {}
+    }
+    let config = load(sub, env.iter().cloned())?;
+    match name {
+        "chat" => block_on(chat::run(config, sub.clone(), env)),
         "config" => config::run(&config, sub),
         "serve" => block_on(serve::run(config)),
+        "backup" => block_on(backup::run(config, sub.clone())),
+        "restore" => block_on(backup::run_restore(config, sub.clone())),
+        "locks" => block_on(locks::run(config, sub.clone())),
         "keys" => block_on(keys::run(config, sub.clone())),
         "migrate" => block_on(migrate::run(config, sub.clone())),
         "import" => block_on(import::run(config, sub.clone())),

@@ -9,6 +9,7 @@ use domain::time::SystemClock;
 use store::sqlite::Use;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::task::TaskTracker;
 
 use super::say;
 use crate::config::{Config, flags};
@@ -24,6 +25,11 @@ pub(super) fn command() -> Command {
 
 pub(super) async fn run(mut config: Config) -> Result<ExitCode> {
     observe::start_logging(config.log_format);
+    super::backup::check_not_half_restored(&config)?;
+    // For as long as the process lives, after the last request too.
+    let tracing = TaskTracker::new();
+    let exporter =
+        upstream::trace::start(|name| std::env::var(name).ok(), env!("CARGO_PKG_VERSION"), &tracing)?;
     let store = boot::open_store(&config, Use::Serve).await?;
     let listener = TcpListener::bind(config.listen)
         .await
@@ -38,6 +44,9 @@ pub(super) async fn run(mut config: Config) -> Result<ExitCode> {
     // Runs that were let finish had it to the end.
     if let Some(sandbox) = sandbox {
         sandbox.stop().await;
+    }
+    if let Some(exporter) = exporter {
+        exporter.stop().await;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -15,12 +15,17 @@ const HEAD: &str = "\
 const TOOL_SERVERS: &str = r#"
 ## Tool servers (MCP): any number of tables, each with a url or with a command and its arguments
 
+# An address, and the bearer token for it if it wants one.
 #[mcp.calendar]
 #url = "https://tools.example.org/mcp"
+#token = "a-token"
 
+# A program that speaks MCP on its standard input and output. Of the environment it gets PATH, HOME and the like,
+# and the variables named here.
 #[mcp.notes]
 #command = "notes-mcp"
 #args = ["--folder", "/srv/notes"]
+#env = ["NOTES_PASSWORD"]
 "#;
 
 pub fn example() -> String {

@@ -45,8 +45,15 @@ fn sample(setting: &Setting, n: usize) -> (String, String) {
         Kind::Database(_) => format!("sqlite:/srv/{n}.db"),
         Kind::Blobs(_) => format!("file:///srv/{n}"),
         Kind::Secret { .. } => format!("{SECRET}-{n}"),
-        Kind::List { of, .. } => return (of[n].to_owned(), format!("[{:?}]", of[n])),
+        Kind::List { of, .. } => {
+            let word = of[n % of.len()];
+            return (word.to_owned(), format!("[{word:?}]"));
+        }
         Kind::LogFormat(_) => ["json", "text", "json"][n].to_owned(),
+        Kind::Switch(_) => {
+            let text = ["true", "false", "true"][n].to_owned();
+            return (text.clone(), text);
+        }
         Kind::Number { min, .. } => {
             let number = min + 7 + n as u64;
             return (number.to_string(), number.to_string());
@@ -301,14 +308,15 @@ fn tool_servers_come_from_the_file() {
     let config = loaded(
         &[],
         &[],
-        "[mcp.web]\nurl = \"https://h/mcp?key=1\"\n[mcp.notes]\ncommand = \"npx\"\nargs = [\"-y\", \"notes\"]\n[mcp.bare]\ncommand = \"x\"",
+        "[mcp.web]\nurl = \"https://h/mcp?key=1\"\ntoken = \"t\"\n[mcp.notes]\ncommand = \"npx\"\nargs = [\"-y\", \"notes\"]\n\
+         env = [\"NOTES\"]\n[mcp.bare]\ncommand = \"x\"",
     )
     .expect("good");
-    let McpServer::Http { url } = &config.mcp["web"] else { panic!("{:?}", config.mcp) };
-    assert_eq!(url.expose(), "https://h/mcp?key=1");
-    let McpServer::Stdio { command, args } = &config.mcp["notes"] else { panic!("{:?}", config.mcp) };
-    assert_eq!((command.as_str(), args[1].expose()), ("npx", "notes"));
-    assert_eq!(config.mcp["bare"], McpServer::Stdio { command: "x".to_owned(), args: vec![] });
+    let McpServer::Http { url, token } = &config.mcp["web"] else { panic!("{:?}", config.mcp) };
+    assert_eq!((url.expose(), token.as_ref().unwrap().expose()), ("https://h/mcp?key=1", "t"));
+    let McpServer::Stdio { command, args, env } = &config.mcp["notes"] else { panic!("{:?}", config.mcp) };
+    assert_eq!((command.as_str(), args[1].expose(), env[0].as_str()), ("npx", "notes", "NOTES"));
+    assert_eq!(config.mcp["bare"], McpServer::Stdio { command: "x".to_owned(), args: vec![], env: vec![] });
 
     for bad in [
         "mcp = 1",
@@ -320,6 +328,11 @@ fn tool_servers_come_from_the_file() {
         "[mcp.a]\ncommand = \"x\"\nargs = \"hidden\"",
         "[mcp.a]\ncommand = \"x\"\nargs = [1]",
         "[mcp.a]\ncommand = \"x\"\nenv = \"hidden\"",
+        "[mcp.a]\ncommand = \"x\"\nenv = [\"OPENAI_API_KEY\"]",
+        "[mcp.a]\ncommand = \"x\"\nenv = [\"THREADKEEP_SECRET_FILE\"]",
+        "[mcp.a]\ncommand = \"x\"\ntoken = \"hidden\"",
+        "[mcp.a]\nurl = \"https://hidden\"\ntoken = \"hidden words\"",
+        "[mcp.a]\nurl = \"https://hidden\"\nargs = []",
         "[mcp.a]\nargs = [\"hidden\"]",
         "[mcp.\"a b\"]\nurl = \"https://hidden\"",
     ] {

@@ -21,7 +21,9 @@ use domain::secret::Secret;
 pub use example::example;
 pub use load::load;
 pub use numbers::as_env;
-pub use settings::flags;
+pub use settings::{flags, flags_of};
+pub use sources::CLIENT_VARIABLES;
+pub use value::base_url as http_url;
 
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -42,8 +44,16 @@ pub struct Config {
     pub anthropic_version: Option<String>,
     /// The model where nobody chose one.
     pub model: Option<String>,
+    /// Whether servers on this machine are offered, and where they are.
+    pub local_models: bool,
+    pub ollama_url: Option<String>,
+    pub llamacpp_url: Option<String>,
+    /// Whether what is left out of a prompt is summed up in it.
+    pub context_summary: bool,
     /// Families of files that may be uploaded; empty is any.
     pub upload_types: Vec<String>,
+    /// Where tool servers of admins may be beside the public network; none is this machine in local mode.
+    pub tool_networks: Vec<String>,
     pub limits: Limits,
     pub mcp: BTreeMap<String, McpServer>,
     /// Where each setting came from; one that is missing here has its default.
@@ -96,13 +106,17 @@ pub struct Sandbox {
 pub struct Provider {
     pub api_key: Option<Secret>,
     pub base_url: Option<String>,
+    /// What its models take beside text; empty goes by their names.
+    pub inputs: Vec<String>,
 }
 
 /// A tool server of the operator. Its URL and arguments often carry a key, so they are kept as secrets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum McpServer {
-    Http { url: Secret },
-    Stdio { command: String, args: Vec<Secret> },
+    /// `token` is sent as a bearer token.
+    Http { url: Secret, token: Option<Secret> },
+    /// `env` are names of variables that it may have of the server's own environment.
+    Stdio { command: String, args: Vec<Secret>, env: Vec<String> },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -147,7 +161,12 @@ impl Default for Config {
             composio: Provider::default(),
             anthropic_version: None,
             model: None,
+            local_models: true,
+            ollama_url: None,
+            llamacpp_url: None,
+            context_summary: false,
             upload_types: Vec::new(),
+            tool_networks: Vec::new(),
             limits: Limits::default(),
             mcp: BTreeMap::new(),
             sources: BTreeMap::new(),

@@ -58,6 +58,10 @@ pub(super) static NUMBERS: &[Setting] = &[
         .help("Event streams one user may have open"),
     number!(requests_per_second, "REQUESTS_PER_SECOND", Count, 0)
         .help("Requests per caller, with a burst of twice that; 0 is no limit, as in local mode"),
+    number!(tokens_per_day_per_user, "TOKENS_PER_DAY_PER_USER", Count, 0)
+        .help("Tokens of models one user may use in a day (UTC) in one workspace; 0 is no limit"),
+    number!(tokens_per_day_per_workspace, "TOKENS_PER_DAY_PER_WORKSPACE", Count, 0)
+        .help("Tokens of models one workspace may use in a day (UTC); 0 is no limit"),
     number!(sandbox_concurrency, "SANDBOX_CONCURRENCY", Count, 1)
         .help("Runs at once in the built-in sandbox; more wait"),
     number!(sandbox_cpu_seconds, "SANDBOX_CPU_SECONDS", Seconds, 1)

@@ -21,14 +21,10 @@ impl Config {
             };
         }
         for (name, server) in &self.mcp {
-            let _ = match server {
-                McpServer::Http { .. } => write!(out, "\n[mcp.{name}]  # from file\nurl = \"{MASK}\"\n"),
-                McpServer::Stdio { command, args } => {
-                    let command = toml::Value::from(command.as_str());
-                    let args = toml::Value::from(vec![MASK; args.len()]);
-                    write!(out, "\n[mcp.{name}]  # from file\ncommand = {command}\nargs = {args}\n")
-                }
-            };
+            let _ = write!(out, "\n[mcp.{name}]  # from file\n");
+            for (key, value) in server.shown() {
+                let _ = writeln!(out, "{key} = {value}");
+            }
         }
         out
     }
@@ -43,16 +39,28 @@ impl Config {
             out.insert(setting.key.to_owned(), entry);
         }
         let servers = self.mcp.iter().map(|(name, server)| {
-            let server = match server {
-                McpServer::Http { .. } => json!({ "url": MASK }),
-                McpServer::Stdio { command, args } => {
-                    json!({ "command": command, "args": vec![MASK; args.len()] })
-                }
-            };
-            (name.clone(), server)
+            let shown = server.shown().into_iter().map(|(key, value)| (key.to_owned(), json!(value)));
+            (name.clone(), shown.collect::<serde_json::Value>())
         });
         out.insert("mcp".to_owned(), servers.collect());
         out.into()
+    }
+}
+
+impl McpServer {
+    /// Its table, with stars for what may be a secret.
+    fn shown(&self) -> Vec<(&'static str, toml::Value)> {
+        match self {
+            Self::Http { token, .. } => {
+                let token = token.iter().map(|_| ("token", MASK.into()));
+                [("url", MASK.into())].into_iter().chain(token).collect()
+            }
+            Self::Stdio { command, args, env } => {
+                let env = (!env.is_empty()).then(|| ("env", env.clone().into()));
+                let args = ("args", vec![MASK; args.len()].into());
+                [("command", command.as_str().into()), args].into_iter().chain(env).collect()
+            }
+        }
     }
 }
 

@@ -15,6 +15,8 @@ use super::{ConfigError, McpServer, Source};
 
 const PREFIX: &str = "THREADKEEP_";
 const CONFIG_ENV: &str = "THREADKEEP_CONFIG";
+/// What `threadkeep chat` reads: which server, with which key. No settings of a server, which may see them.
+pub const CLIENT_VARIABLES: [&str; 2] = ["THREADKEEP_SERVER", "THREADKEEP_KEY"];
 
 /// A text found for a setting, with its origin in words.
 pub(super) struct Found {
@@ -137,7 +139,11 @@ impl File {
 
 fn known_variables() -> Vec<String> {
     let plain = all().map(|setting| setting.env.to_owned());
-    plain.chain(all().filter_map(Setting::env_file)).chain([CONFIG_ENV.to_owned()]).collect()
+    plain
+        .chain(all().filter_map(Setting::env_file))
+        .chain([CONFIG_ENV.to_owned()])
+        .chain(CLIENT_VARIABLES.map(str::to_owned))
+        .collect()
 }
 
 /// The parser's own rendering quotes the line, which may hold a secret; this names it by number.

@@ -4,26 +4,78 @@
 pub mod anthropic;
 pub mod openai;
 
-use axum::extract::{Request, State};
+use axum::extract::{FromRequestParts, Request, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use domain::grant::{Grant, GrantKind};
-use domain::model::{Ask, ModelEvent, ModelFault, ModelFaultKind};
+use domain::model::{Ask, ModelEvent, ModelFault, ModelFaultKind, Part, PartKind};
 use domain::run::{Lease, Usage};
+use domain::scope::{Role, Scope};
 use serde_json::{Value, json};
 use store::StoreError;
 use store::turns::Held;
+use uuid::Uuid;
 
-use crate::extract::caller;
+use crate::extract::{Caller, Named, caller};
 use crate::problem::Problem;
 use crate::state::AppState;
 
 const KEY_HEADER: HeaderName = HeaderName::from_static("x-api-key");
 
-/// A request that a run's sandbox makes.
-#[derive(Debug, Clone, Copy)]
-pub struct OfRun(pub Held);
+/// A request that a run's sandbox makes: the run, and who asked for it.
+#[derive(Debug, Clone)]
+struct OfRun {
+    held: Held,
+    user: String,
+}
+
+/// Whoever makes a call: a run, or a caller who may have named a workspace.
+pub enum Asker {
+    Run(Held, String),
+    Caller(Box<Caller>, Named),
+}
+
+/// Whose tokens a call uses.
+#[derive(Debug, Clone)]
+pub struct Payer {
+    pub scope: Scope,
+    /// The run that makes the call.
+    run: Option<Held>,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Asker {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        if let Some(OfRun { held, user }) = parts.extensions.get().cloned() {
+            return Ok(Self::Run(held, user));
+        }
+        let named = Named::from_request_parts(parts, state).await?;
+        Ok(Self::Caller(Box::new(Caller::from_request_parts(parts, state).await?), named))
+    }
+}
+
+impl Asker {
+    /// The body may name the workspace, too; its provider is not told.
+    pub async fn payer(self, body: &mut Value) -> Result<Payer, Problem> {
+        let in_body = body.as_object_mut().and_then(|body| body.remove("workspace"));
+        match self {
+            Self::Run(held, user) => {
+                let (workspace, org, role) = (held.workspace, String::new(), Role::Service);
+                let scope = Scope { workspace, org, user, role, key: None, administers: false };
+                Ok(Payer { scope, run: Some(held) })
+            }
+            Self::Caller(caller, named) => {
+                let bad =
+                    |_| Problem::invalid_value("/workspace", "workspace must be the UUID of a workspace.");
+                let in_body = in_body.map(serde_json::from_value::<Uuid>).transpose().map_err(bad)?;
+                Ok(Payer { scope: caller.scope(named.and(in_body)?).await?, run: None })
+            }
+        }
+    }
+}
 
 /// What a client asked for.
 pub struct Asked {
@@ -49,8 +101,8 @@ pub async fn authenticate(State(app): State<AppState>, mut request: Request, nex
     let given = credential(request.headers());
     if let Some(token) = given.as_deref().filter(|token| token.starts_with("tkr_")) {
         return match of_run(&app, token).await {
-            Ok(held) => {
-                request.extensions_mut().insert(OfRun(held));
+            Ok(run) => {
+                request.extensions_mut().insert(run);
                 next.run(request).await
             }
             Err(problem) => problem.into_response(),
@@ -78,12 +130,12 @@ fn credential(headers: &HeaderMap) -> Option<String> {
 }
 
 /// The run whose token this is, while it is under way.
-async fn of_run(app: &AppState, token: &str) -> Result<Held, Problem> {
+async fn of_run(app: &AppState, token: &str) -> Result<OfRun, Problem> {
     let refused = || Problem::unauthenticated("The token is not a run's, or the run is over.");
     let grant = Grant::open(token, GrantKind::Model, &app.secret).ok_or_else(refused)?;
     let held = Held { workspace: grant.workspace, lease: Lease { run: grant.run, fence: grant.fence } };
     match app.store.get_dispatch(&held, 1).await {
-        Ok(dispatch) if !dispatch.run.cancel_requested => Ok(held),
+        Ok(dispatch) if !dispatch.run.cancel_requested => Ok(OfRun { held, user: dispatch.user }),
         Ok(_) | Err(StoreError::Lost | StoreError::NotFound) => Err(refused()),
         Err(error) => Err(error.into()),
     }
@@ -105,7 +157,10 @@ pub async fn as_clients_expect(request: Request, next: Next) -> Response {
         503 => "overloaded_error",
         _ => "api_error",
     };
-    let error = json!({ "message": problem.detail, "type": kind, "param": null, "code": problem.code });
+    let source = serde_json::to_value(&problem.source).unwrap_or_default();
+    let pointer = source["pointer"].as_str().or(source["parameter"].as_str());
+    let param = pointer.map(|pointer| pointer.trim_start_matches('/').replace('/', "."));
+    let error = json!({ "message": problem.detail, "type": kind, "param": param, "code": problem.code });
     let kept = std::mem::take(response.headers_mut());
     let mut told = (*problem).clone().with("error", error).into_response();
     for (name, value) in &kept {
@@ -145,26 +200,41 @@ fn sentence(text: &str) -> String {
     crate::jsonapi::error::sentence(text)
 }
 
-/// Counts what a call has used into the run that made it, however the call ends.
+/// Counts what a call has used into the run that made it and into the payer's day, however the call ends.
 pub struct Metered {
     pub app: AppState,
-    pub run: Option<Held>,
+    pub payer: Payer,
     pub usage: Usage,
 }
 
 impl Drop for Metered {
     fn drop(&mut self) {
-        let (Some(held), usage) = (self.run, self.usage) else { return };
+        let (app, payer, usage) = (self.app.clone(), self.payer.clone(), self.usage);
         if usage == Usage::default() {
             return;
         }
-        let store = self.app.store.clone();
+        let (now, call) = (app.clock.now(), app.clock.new_id());
         self.app.tasks.spawn(async move {
-            if let Err(error) = store.count_usage(&held, usage).await {
-                tracing::warn!(run = %held.lease.run, %error, "what a run used could not be counted");
+            let counted = match &payer.run {
+                Some(held) => app.store.count_usage(held, usage, now).await,
+                None => app.store.count_call(&payer.scope, call, usage, now).await,
+            };
+            // A run that has ended meanwhile counts no more, but its tokens were used.
+            let counted = match counted {
+                Err(StoreError::Lost) => app.store.count_call(&payer.scope, call, usage, now).await,
+                counted => counted,
+            };
+            if let Err(error) = counted {
+                tracing::warn!(%error, "what a call of a model used could not be counted");
             }
         });
     }
+}
+
+/// A file that came with a request.
+fn sent(kind: PartKind, name: &str, mime_type: &str, data: &str) -> Part {
+    let (file, name, mime_type) = (Uuid::nil(), name.to_owned(), mime_type.to_owned());
+    Part { file, name, mime_type, kind, chars: 0, data: data.into() }
 }
 
 /// A text, or the texts of a list of parts; of other parts what they are.

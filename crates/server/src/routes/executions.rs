@@ -117,14 +117,17 @@ pub async fn create(
         idempotency,
     };
     let starting = app.turns.start_execution(&scope, execution);
-    let started = upload.keep_by(starting, unkept).await?;
+    let started = match upload.keep_by(starting, unkept).await {
+        Err(refused) => return app.tell_tokens(&scope, Err(refused.into())).await,
+        Ok(started) => started,
+    };
     let follower = app.turns.follow(stream, started.run.id, 0).await?;
     let mut response = respond(follower, Wire::Ndjson, caller, named, &started.run);
     let name = HeaderName::from_static("threadkeep-execution");
     if let Some(value) = started.run.execution.and_then(|id| HeaderValue::from_str(&id.to_string()).ok()) {
         response.headers_mut().insert(name, value);
     }
-    Ok(response)
+    app.tell_tokens(&scope, Ok(response)).await
 }
 
 /// Whether it is known that the files of a request did not become those of an execution.

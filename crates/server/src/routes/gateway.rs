@@ -2,7 +2,6 @@
 
 use std::convert::Infallible;
 
-use axum::Extension;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderName, HeaderValue, header};
@@ -14,11 +13,9 @@ use serde_json::{Value, json};
 use upstream::llm::ModelStream;
 
 use crate::extract::JsonBody;
-use crate::gateway::{Asked, Metered, OfRun, Writer, anthropic, openai, unknown_model};
+use crate::gateway::{Asked, Asker, Metered, Payer, Writer, anthropic, openai, unknown_model};
 use crate::problem::Problem;
 use crate::state::AppState;
-
-type Run = Option<Extension<OfRun>>;
 
 /// The models that can be asked for now, in the shape of both vendors.
 #[utoipa::path(get, path = "/v1/models", operation_id = "list_models", tag = "models",
@@ -39,30 +36,34 @@ pub async fn models(State(app): State<AppState>) -> Response {
 /// OpenAI's chat completions, streaming or not.
 #[utoipa::path(post, path = "/v1/chat/completions", operation_id = "create_chat_completion", tag = "models",
     request_body(content = Object, description = "As OpenAI's, `model` being `provider/model`"),
-    responses((status = 200, description = "As OpenAI's", body = Object), (status = 404), (status = 502), (status = 504)))]
+    responses((status = 200, description = "As OpenAI's", body = Object), (status = 404), (status = 429), (status = 502), (status = 504)))]
 pub async fn completions(
     State(app): State<AppState>,
-    run: Run,
-    JsonBody(body): JsonBody<Value>,
+    asker: Asker,
+    JsonBody(mut body): JsonBody<Value>,
 ) -> Result<Response, Problem> {
+    let payer = asker.payer(&mut body).await?;
     let asked = openai::read(body)?;
     let (id, created) = (app.clock.new_id().simple().to_string(), app.clock.now().as_second());
     let writer = openai::Chunks::new(&id, created, &asked);
-    answer(&app, run, asked, Box::new(writer)).await
+    let answered = answer(&app, payer.clone(), asked, Box::new(writer)).await;
+    app.tell_tokens(&payer.scope, answered).await
 }
 
 /// Anthropic's messages, streaming or not.
 #[utoipa::path(post, path = "/v1/messages", operation_id = "create_message", tag = "models",
     request_body(content = Object, description = "As Anthropic's, `model` being `provider/model`"),
-    responses((status = 200, description = "As Anthropic's", body = Object), (status = 404), (status = 502), (status = 504)))]
+    responses((status = 200, description = "As Anthropic's", body = Object), (status = 404), (status = 429), (status = 502), (status = 504)))]
 pub async fn messages(
     State(app): State<AppState>,
-    run: Run,
-    JsonBody(body): JsonBody<Value>,
+    asker: Asker,
+    JsonBody(mut body): JsonBody<Value>,
 ) -> Result<Response, Problem> {
+    let payer = asker.payer(&mut body).await?;
     let asked = anthropic::read(body)?;
     let writer = anthropic::Events::new(&app.clock.new_id().simple().to_string(), &asked);
-    answer(&app, run, asked, Box::new(writer)).await
+    let answered = answer(&app, payer.clone(), asked, Box::new(writer)).await;
+    app.tell_tokens(&payer.scope, answered).await
 }
 
 /// An answer under way.
@@ -98,14 +99,14 @@ impl Telling {
 
 async fn answer(
     app: &AppState,
-    run: Run,
+    payer: Payer,
     mut asked: Asked,
     writer: Box<dyn Writer>,
 ) -> Result<Response, Problem> {
     let found = app.models.find(&asked.model).map_err(unknown_model)?;
     asked.ask.model.clone_from(&found.name);
-    let run = run.map(|Extension(OfRun(held))| held);
-    let metered = Metered { app: app.clone(), run, usage: Default::default() };
+    app.check_tokens(&payer.scope).await?;
+    let metered = Metered { app: app.clone(), payer, usage: Default::default() };
     let mut telling = Telling { stream: found.model.stream(asked.ask), writer, metered };
     let mut begun = Vec::new();
     loop {

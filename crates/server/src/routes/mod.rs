@@ -1,7 +1,9 @@
 //! One file per resource, one function per endpoint: extract, one call, shape the reply.
 
+pub mod ag_ui;
 pub mod agent;
 pub mod agents;
+pub mod ai_chat;
 pub mod api_keys;
 pub mod approvals;
 pub mod audit;
@@ -14,11 +16,19 @@ pub mod gateway;
 pub mod health;
 pub mod home;
 pub mod members;
+pub mod oai_conversations;
 pub mod openapi;
+pub mod pages;
 mod planning;
+pub mod responses;
+pub mod rows;
 pub mod runs;
 pub mod session;
+pub mod table_files;
+pub mod tables;
+pub mod tool_servers;
 pub mod turns;
 pub mod uploads;
+pub mod usage;
 pub mod workspace_files;
 pub mod workspaces;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use testkit::gate::Gate;
 use testkit::postgres::{TestDatabase, database};
 use testkit::process::ServerProcess;
 use testkit::sandbox::{Action, ScriptedSandbox};
@@ -15,8 +16,9 @@ use crate::client::Caller;
 const BINARY: &str = env!("CARGO_BIN_EXE_threadkeep");
 const SERVER_SECRET: &str = "the secret that all nodes share, longer than 32 bytes";
 pub const LEASE: Duration = Duration::from_secs(3);
-/// By when a dead node's runs are settled (G4).
-pub const SETTLED: Duration = Duration::from_secs(8);
+/// By when a dead node's runs are settled: the lease and 5 seconds (G4), and as much again and again for a machine that
+/// has others to serve. What is not found by then is not found at all: a run's own time-out is half an hour away.
+pub const SETTLED: Duration = Duration::from_secs(8 * 4);
 
 pub struct House {
     data: TempDir,
@@ -45,6 +47,42 @@ impl House {
     }
 
     pub async fn try_serve(&self, failpoint: &str) -> anyhow::Result<ServerProcess> {
+        self.try_serve_with(failpoint, &[]).await
+    }
+
+    /// As `try_serve`, with more settings.
+    pub async fn try_serve_with(
+        &self,
+        failpoint: &str,
+        more: &[(&str, &str)],
+    ) -> anyhow::Result<ServerProcess> {
+        self.start(self.database.as_ref().map(TestDatabase::url), failpoint, more).await
+    }
+
+    /// A node that reaches its database through a gate.
+    pub async fn serve_behind(&self, gate: &Gate) -> ServerProcess {
+        let mut url = reqwest::Url::parse(self.database_url()).expect("an address");
+        url.set_port(Some(gate.port())).expect("a port");
+        self.start(Some(url.as_str()), "", &[]).await.expect("a server")
+    }
+
+    /// An open gate in front of the database.
+    pub async fn gate(&self) -> Gate {
+        let url = reqwest::Url::parse(self.database_url()).expect("an address");
+        let server = format!("{}:{}", url.host_str().expect("a host"), url.port().expect("a port"));
+        Gate::to(server).await.expect("a gate")
+    }
+
+    fn database_url(&self) -> &str {
+        self.database.as_ref().expect("PostgreSQL").url()
+    }
+
+    async fn start(
+        &self,
+        database: Option<&str>,
+        failpoint: &str,
+        more: &[(&str, &str)],
+    ) -> anyhow::Result<ServerProcess> {
         let sandbox = self.sandbox.url();
         let mut env = vec![
             ("SANDBOX_URL", sandbox.as_str()),
@@ -56,7 +94,8 @@ impl House {
             ("THREADKEEP_MAX_STREAMS_PER_USER", "10000"),
             ("FAILPOINT", failpoint),
         ];
-        env.extend(self.database.as_ref().map(|database| ("DATABASE_URL", database.url())));
+        env.extend(more);
+        env.extend(database.map(|database| ("DATABASE_URL", database)));
         ServerProcess::start(Path::new(BINARY), &env, self.data.path()).await
     }
 

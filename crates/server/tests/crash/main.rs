@@ -14,5 +14,7 @@ mod house;
 mod kills;
 mod ledger;
 mod nodes;
+mod outage;
 mod points;
+mod rounds;
 mod stop;

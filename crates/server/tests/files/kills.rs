@@ -1,4 +1,4 @@
-//! Killed at random moments under clients who upload, delete, promise and send back, and while it sweeps: 100 times.
+//! Killed at random moments under clients who upload, delete, promise and send back, and while it sweeps: over 100 times.
 //! Whatever is listed has all of its bytes; after a sweep there are no others.
 
 use std::collections::BTreeSet;
@@ -13,7 +13,6 @@ use testkit::form::Form;
 use testkit::process::command;
 use tokio::task::JoinSet;
 
-use crate::bad_input::blobs;
 use crate::caller::{CONVERSATIONS, Caller, bag, id, sha256};
 use crate::world::{BINARY, Home, World};
 
@@ -134,16 +133,11 @@ async fn survive(home: Home, rounds: u64) -> Option<()> {
         for _ in 0..CLIENTS {
             clients.spawn(work(world.ann.clone(), chat.clone(), Arc::clone(&ledger)));
         }
-        let database = world.database().map(|database| database.url().to_owned());
-        let mut env = vec![GRACE];
-        env.extend(database.as_ref().map(|url| ("DATABASE_URL", url.as_str())));
-        env.push(("THREADKEEP_JWT_SECRET", testkit::server::JWT_SECRET));
-        env.push(("THREADKEEP_SECRET", "the secret of the server itself, longer than 32 bytes"));
         // Every few rounds another sweep and purge goes on beside it, and dies as well.
-        let purge =
-            (round % 4 == 3).then(|| command(Path::new(BINARY), &env, world.data()).arg("purge").spawn());
-        // PostgreSQL's connections have to be made again each time.
-        let least = if home == Home::Postgres { 400 } else { 30 };
+        let purge = (round % 4 == 3)
+            .then(|| command(Path::new(BINARY), &world.env(), world.data()).arg("purge").spawn());
+        // Connections to other servers have to be made again each time.
+        let least = if home == Home::Sqlite { 30 } else { 400 };
         tokio::time::sleep(Duration::from_millis(least + random(270))).await;
         world.process.kill9().await.expect("killed");
         if let Some(Ok(mut purge)) = purge {
@@ -181,7 +175,8 @@ async fn swept(world: &World, chats: &[(String, Told)]) {
     }
     keys.sort();
     // Promises that nobody completed live as long as their links; their bytes wait under `uploads/`.
-    let bytes: Vec<String> = blobs(world).into_iter().filter(|key| !key.starts_with("uploads/")).collect();
+    let bytes: Vec<String> =
+        world.stored().await.into_iter().filter(|key| !key.starts_with("uploads/")).collect();
     let lost: Vec<&String> = keys.iter().filter(|key| !bytes.contains(key)).collect();
     let left: Vec<&String> = bytes.iter().filter(|key| !keys.contains(key)).collect();
     assert!(lost.is_empty() && left.is_empty(), "rows without bytes: {lost:?}; bytes without rows: {left:?}");
@@ -195,4 +190,9 @@ async fn bytes_and_rows_agree_after_sudden_deaths_on_sqlite() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bytes_and_rows_agree_after_sudden_deaths_on_postgresql() {
     survive(Home::Postgres, 30).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bytes_and_rows_agree_after_sudden_deaths_on_s3() {
+    tokio::join!(survive(Home::SqliteMoto, 12), survive(Home::PostgresS3rver, 12));
 }

@@ -92,6 +92,12 @@ async fn the_process_does_not_grow_with_its_files() {
     tell(Home::Sqlite, grow).await;
 }
 
+/// moto keeps what it is given in memory, as the test does; s3rver has a disk.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nor_with_files_that_are_on_s3() {
+    tell(Home::PostgresS3rver, grow).await;
+}
+
 async fn grow(home: Home) -> Option<()> {
     let world = World::start_with(home, &[("THREADKEEP_MAX_BAG_BYTES", "2147483648")]).await?;
     let (ann, pid) = (&world.ann, world.process.pid().expect("a process"));

@@ -4,7 +4,9 @@
 use std::path::Path;
 use std::time::Duration;
 
+use futures_util::TryStreamExt as _;
 use serde_json::json;
+use store::blobs::Blobs;
 use tempfile::TempDir;
 use testkit::agent::Agent;
 use testkit::postgres::{TestDatabase, database};
@@ -12,6 +14,7 @@ use testkit::process::{ServerProcess, command};
 use testkit::s3::{BUCKET, Kind, S3Server, fresh_prefix, server};
 use testkit::sandbox::ScriptedSandbox;
 use testkit::server::{JWT_SECRET, token};
+use tokio_util::task::TaskTracker;
 
 use crate::caller::Caller;
 use crate::scripts;
@@ -118,8 +121,29 @@ impl World {
         self.database.as_ref()
     }
 
+    /// What it was started with.
+    pub fn env(&self) -> Vec<(&str, &str)> {
+        self.env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect()
+    }
+
     pub fn on_s3(&self) -> bool {
         self.s3.is_some()
+    }
+
+    /// The keys under which anything is stored, in a folder or on S3.
+    pub async fn stored(&self) -> Vec<String> {
+        let blobs = match &self.s3 {
+            Some((server, prefix)) => {
+                let setting = |wanted: &str| {
+                    let found = server.settings().into_iter().find(|(name, _)| *name == wanted);
+                    found.map(|(_, value)| value.to_owned())
+                };
+                Blobs::s3(BUCKET, prefix, setting, &TaskTracker::new()).await
+            }
+            None => Blobs::folder(self.data().join("blobs")).await,
+        };
+        let listed: Vec<_> = blobs.expect("a storage").list("").try_collect().await.expect("a list");
+        listed.into_iter().map(|found| found.key).collect()
     }
 
     /// Starts the server again, which has ended, with settings changed.
@@ -134,10 +158,8 @@ impl World {
 
     /// Runs one command of the binary to its end; what it said on stdout.
     pub async fn command(&self, args: &[&str]) -> String {
-        let env: Vec<(&str, &str)> =
-            self.env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         let output =
-            command(Path::new(BINARY), &env, self.data()).args(args).output().await.expect("it runs");
+            command(Path::new(BINARY), &self.env(), self.data()).args(args).output().await.expect("it runs");
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         assert!(output.status.success(), "{args:?}: {}{}", text(&output.stdout), text(&output.stderr));
         text(&output.stdout)

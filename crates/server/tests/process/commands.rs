@@ -154,7 +154,7 @@ async fn the_doctor_finds_a_healthy_house_healthy_and_changes_nothing() {
         let address = server.url().trim_start_matches("http://").to_owned();
         let (code, findings) = doctor(&house, &[("THREADKEEP_LISTEN", &address)]).await;
         assert_eq!(code, Some(0), "{findings:?}");
-        for part in ["is ready", "audit log whole", "local mode"] {
+        for part in ["is ready", "audit log whole", "local mode", "files in", "demo model alone"] {
             assert!(findings.iter().any(|(_, _, detail)| detail.contains(part)), "{part}: {findings:?}");
         }
     }
@@ -173,6 +173,12 @@ async fn the_doctor_says_what_to_do_where_something_is_wrong() {
     );
     let (check, detail) = failure(&house, &[("DATABASE_URL", &sqlite)]).await;
     assert!(check == "database" && detail.contains("DATABASE_URL"), "{detail}");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("an address").to_string();
+    let (check, detail) = failure(&house, &[("THREADKEEP_LISTEN", &address)]).await;
+    assert!(check == "server" && detail.contains("THREADKEEP_LISTEN"), "{detail}");
+    let (check, detail) = failure(&house, &[("THREADKEEP_BLOB_URL", &format!("file://{file}"))]).await;
+    assert!(check == "files" && detail.contains("THREADKEEP_BLOB_URL"), "{detail}");
     let other = house.data().join("other.db");
     let other = format!("sqlite:{}", other.display());
     let (check, detail) = failure(&house, &[("THREADKEEP_DATA", file), ("DATABASE_URL", &other)]).await;
@@ -215,6 +221,22 @@ async fn completions_and_version_are_printed() {
         for word in ["threadkeep", "serve", "doctor", "database-url"] {
             assert!(ran.stdout.contains(word), "{word} for {shell}");
         }
+    }
+    let page = house.run(&["man"], &[]).await;
+    assert!(page.code == Some(0) && page.stdout.contains(".TH threadkeep 1"), "{page:?}");
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().join("man1");
+    let written = house.run(&["man", "--out", out.to_str().expect("a path")], &[]).await;
+    assert_eq!(written.code, Some(0), "{written:?}");
+    for name in [
+        "threadkeep",
+        "threadkeep-serve",
+        "threadkeep-chat",
+        "threadkeep-keys-create",
+        "threadkeep-locks-clear",
+    ] {
+        let page = std::fs::read_to_string(out.join(format!("{name}.1"))).expect(name);
+        assert!(page.contains("NAME") && page.contains(&name.replace('-', "\\-")), "{name}: {page}");
     }
     let version = house.run(&["--version"], &[]).await;
     assert_eq!(

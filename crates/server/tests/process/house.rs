@@ -126,6 +126,15 @@ impl Caller {
         self.send(Method::GET, path, None).await.expect("an answer")
     }
 
+    /// Starts a turn that nobody waits for; its ids and status.
+    pub async fn start_turn(&self, body: &Value) -> Value {
+        let request = self.client.post(format!("{}/v1/turns", self.url)).bearer_auth(&self.bearer);
+        let request = request.header("prefer", "respond-async").json(body);
+        let answer = Answer::read(request.send().await.expect("an answer")).await.expect("a body");
+        assert_eq!(answer.status, 202, "{}", answer.text);
+        answer.body
+    }
+
     pub async fn create(&self, attributes: Value) -> Answer {
         let document = document(None, attributes);
         self.send(Method::POST, CONVERSATIONS, Some(&document)).await.expect("an answer")

@@ -7,14 +7,18 @@
     reason = "a story that cannot go on has failed, in its setup too"
 )]
 
+mod backup;
+mod canaries;
 mod commands;
 mod config;
 mod disk;
 mod house;
 mod kill;
 mod listener;
+mod locks;
 mod logs;
 mod migrate;
 mod sandbox;
 mod start;
 mod stop;
+mod traces;

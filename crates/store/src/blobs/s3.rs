@@ -1,6 +1,7 @@
 //! Bytes in a bucket of an S3 server. Keys are kept as they are, below the prefix of the settings.
 
 use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,6 +15,7 @@ use object_store::signer::{Method, Signer as _, Url};
 use object_store::{
     BackoffConfig, ClientOptions, GetOptions, GetRange, ObjectStore as _, ObjectStoreExt as _, RetryConfig,
 };
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_util::task::TaskTracker;
 
 use super::Listed;
@@ -38,6 +40,8 @@ const SETTINGS: [&str; 14] = [
     "AWS_CONTAINER_CREDENTIALS_FULL_URI",
     "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
 ];
+/// Parts that are on their way at once, of all uploads together.
+const PARTS: usize = 4;
 /// How long a server may be silent, and how long a request is tried again.
 const SILENCE: Duration = Duration::from_secs(60);
 const RETRY: Duration = Duration::from_secs(30);
@@ -49,8 +53,12 @@ pub(super) struct Bucket {
     pub(super) store: AmazonS3,
     /// Empty, or without a slash at either end.
     prefix: String,
-    /// Where uploads go on that nobody waits for.
+    /// Where broken uploads are cleaned up.
     pub(super) tasks: TaskTracker,
+    /// One for each part that may be in memory.
+    parts: Semaphore,
+    /// Theirs, while they are not in use.
+    buffers: Mutex<Vec<Vec<u8>>>,
 }
 
 impl Bucket {
@@ -77,7 +85,13 @@ impl Bucket {
             return Err(refused("AWS_ENDPOINT_URL must be an http:// or https:// address".into()));
         }
         let store = client(bucket, endpoint.as_deref(), env).map_err(|error| refused(error.to_string()))?;
-        let opened = Self { store, prefix, tasks: tasks.clone() };
+        let opened = Self {
+            store,
+            prefix,
+            tasks: tasks.clone(),
+            parts: Semaphore::new(PARTS),
+            buffers: Mutex::default(),
+        };
         match tokio::time::timeout(START, opened.probe()).await {
             Ok(probed) => probed.map_err(refused)?,
             Err(_) => return Err(refused(format!("no answer within {} seconds", START.as_secs()))),
@@ -109,6 +123,35 @@ impl Bucket {
             Ok(_) | Err(BlobError::Missing) => Ok(()),
             Err(error) => Err(error),
         }
+    }
+
+    /// The right to have a part in memory.
+    pub(super) async fn permit(&self) -> Result<SemaphorePermit<'_>> {
+        self.parts.acquire().await.map_err(|error| BlobError::Internal(error.to_string()))
+    }
+
+    pub(super) fn buffer(&self) -> Vec<u8> {
+        self.buffers.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
+    }
+
+    pub(super) fn take_back(&self, buffer: Vec<u8>) {
+        let mut buffers = self.buffers.lock().unwrap_or_else(PoisonError::into_inner);
+        if buffers.len() < PARTS {
+            buffers.push(buffer);
+        }
+    }
+
+    /// Removes what starts left that were killed while they tried the bucket.
+    pub(super) async fn sweep_probes(&self, before: Timestamp) -> Result<u64> {
+        let mut swept = 0;
+        let mut probes = self.list("probe");
+        while let Some(probe) = probes.try_next().await? {
+            if probe.modified < before {
+                self.remove(&probe.key).await?;
+                swept += 1;
+            }
+        }
+        Ok(swept)
     }
 
     pub(super) fn path(&self, key: &str) -> Result<Path> {

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::transaction::{Database, Query, Settings, Transaction, inside};
 use super::turn::{remember, repeated, too_many};
-use super::{files, leases, runs};
+use super::{files, leases, runs, usage};
 use crate::error::{Result, StoreError};
 use crate::files::{Execution, NewExecution, execution_turn};
 use crate::list::{Sql, Value};
@@ -19,6 +19,9 @@ pub(super) async fn begin(tx: &Transaction, scope: &Scope, new: &NewExecution) -
     }
     if too_many(tx, scope, new.max_open_runs).await? {
         return Ok(Begun::TooManyRuns);
+    }
+    if let Some(spent) = usage::spent(tx, scope, new.tokens, new.now).await? {
+        return Ok(Begun::OutOfTokens(spent));
     }
     let bag = Bag::Execution(new.id);
     if files::lock_bag(tx, scope, bag).await?.is_some() {

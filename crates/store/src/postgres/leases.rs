@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::conversations;
 use super::transaction::Transaction;
 use crate::error::Result;
-use crate::turns::{Heartbeat, Held, Waiting};
+use crate::turns::{Heartbeat, Held, Lock, Waiting};
 
 /// When a lease given now runs out, `$n` being its seconds.
 pub(super) fn until(seconds: &str) -> String {
@@ -99,4 +99,27 @@ pub(super) async fn list_waiting(tx: &Transaction, limit: usize) -> Result<Vec<W
         )
         .await?;
     rows.iter().map(|row| Ok(Waiting { workspace: row.try_get(0)?, conversation: row.try_get(1)? })).collect()
+}
+
+pub(super) async fn list_locks(
+    tx: &Transaction,
+    after: Option<(Uuid, Uuid)>,
+    limit: usize,
+) -> Result<Vec<Lock>> {
+    let (workspace, run) = after.unwrap_or((Uuid::nil(), Uuid::nil()));
+    let text = "SELECT workspace_id, conversation_id, id, node, \
+                (extract(epoch FROM lease_until - clock_timestamp()) * 1000)::bigint FROM runs \
+                WHERE status = 'running' AND conversation_id IS NOT NULL AND (workspace_id, id) > ($1, $2) \
+                ORDER BY workspace_id, id LIMIT $3";
+    let rows = tx.rows(text, &[&workspace, &run, &(limit as i64)]).await?;
+    let read = |row: &Row| {
+        Ok(Lock {
+            workspace: row.try_get(0)?,
+            conversation: row.try_get(1)?,
+            run: row.try_get(2)?,
+            node: row.try_get(3)?,
+            lease_left_ms: row.try_get::<_, Option<i64>>(4)?.unwrap_or(0),
+        })
+    };
+    rows.iter().map(read).collect()
 }

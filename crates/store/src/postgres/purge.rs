@@ -83,9 +83,12 @@ pub(super) async fn begin(tx: &Transaction, of: &Purgeable) -> Result<Vec<Doomed
 }
 
 /// The tables with rows of a conversation, in an order that no reference minds.
-const BY_RUN: [&str; 3] = ["run_events", "run_traces", "idempotency_keys"];
+const BY_RUN: [&str; 4] = ["run_events", "run_traces", "approvals", "idempotency_keys"];
 const BY_CONVERSATION: [&str; 6] =
     ["runs", "files", "message_search", "title_search", "messages", "branches"];
+
+/// Rows that are removed at once, not by a purge.
+const KNOWLEDGE: [&str; 5] = ["page_search", "row_search", "pages", "table_rows", "user_tables"];
 
 pub(super) async fn purge(tx: &Transaction, of: &Purgeable) -> Result<()> {
     let own = tx.inside("workspace_id");
@@ -112,7 +115,7 @@ pub(super) async fn purge(tx: &Transaction, of: &Purgeable) -> Result<()> {
 /// PostgreSQL passes over with a warning.
 pub(super) async fn compact(config: &Config) -> Result<()> {
     let client = open::beside(config).await?;
-    let tables = [&BY_RUN[..], &BY_CONVERSATION[..], &["chat_conversations"]].concat();
+    let tables = [&BY_RUN[..], &BY_CONVERSATION[..], &KNOWLEDGE[..], &["chat_conversations"]].concat();
     client.batch_execute(&format!("VACUUM {}", tables.join(", "))).await?;
     Ok(())
 }

@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use super::branches::{self, Head, Spot, Start};
 use super::transaction::Transaction;
-use super::{conversations, files, leases, messages, runs, search};
+use super::{conversations, files, leases, messages, runs, search, usage};
 use crate::error::{Result, StoreError};
 use crate::files::{attachments_json, execution_message, named_files};
 use crate::turns::{
@@ -29,6 +29,9 @@ pub(super) async fn begin(tx: &Transaction, scope: &Scope, new: &NewTurn) -> Res
     }
     if too_many(tx, scope, new.max_open_runs).await? {
         return Ok(Begun::TooManyRuns);
+    }
+    if let Some(spent) = usage::spent(tx, scope, new.tokens, new.now).await? {
+        return Ok(Begun::OutOfTokens(spent));
     }
     let (mut thread, replaced, busy, head, files) = match new.turn.conversation {
         Some(id) => {
@@ -195,6 +198,9 @@ async fn known_conversation(
     new: &NewTurn,
 ) -> Result<(Conversation, Option<Spot>)> {
     let thread = conversations::get_locked(tx, scope, id).await?;
+    if let Some(message) = new.turn.brought.message {
+        check_free(tx, scope, id, message).await?;
+    }
     let Some(replace) = new.turn.replace else { return Ok((thread, None)) };
     match branches::place(tx, scope, id, replace).await? {
         Some(spot) if spot.from_user => Ok((thread, Some(spot))),
@@ -202,6 +208,19 @@ async fn known_conversation(
             let detail = "replace must name a user message of this conversation";
             Err(StoreError::Invalid { input: "/replace", detail })
         }
+    }
+}
+
+/// A message id that a client brought is new to the conversation, its queue included.
+async fn check_free(tx: &Transaction, scope: &Scope, conversation: Uuid, message: Uuid) -> Result<()> {
+    let own = tx.inside("workspace_id");
+    let text = format!(
+        "SELECT 1 FROM messages WHERE {own} AND conversation_id = $2 AND id = $3 \
+         UNION ALL SELECT 1 FROM runs WHERE {own} AND conversation_id = $2 AND status = 'queued' AND message_id = $3"
+    );
+    match tx.row(&text, &[&scope.workspace, &conversation, &message]).await? {
+        Some(_) => Err(StoreError::Taken("message id")),
+        None => Ok(()),
     }
 }
 
@@ -391,7 +410,7 @@ async fn place_message(
         (Some(said), Some(id)) => {
             thread.note_message(id, true, &said.text, 0, now);
             let file_attachments = attachments_json(files)?;
-            Some(NewMessage { file_attachments, ..user_message(id, said, now)? })
+            Some(NewMessage { file_attachments, ..user_message(id, said, &turn.brought, now)? })
         }
         _ => {
             thread.touch(now);
@@ -420,7 +439,7 @@ async fn place_message(
 pub(super) async fn get_dispatch(tx: &Transaction, held: &Held, replay: usize) -> Result<Dispatch> {
     let scope = own_scope(held.workspace);
     let text = format!(
-        "SELECT {}, r.request, r.branch, r.assets IS NOT NULL FROM runs r \
+        "SELECT {}, r.request, r.branch, r.assets IS NOT NULL, r.user_id FROM runs r \
          WHERE {} AND r.id = $2 AND r.fence = $3 AND r.status = 'running'",
         runs::COLUMNS,
         tx.inside("r.workspace_id")
@@ -441,7 +460,8 @@ pub(super) async fn get_dispatch(tx: &Transaction, held: &Held, replay: usize) -
         (None, Some(id)) => (None, execution_message(id, &run, &turn), Vec::new()),
         (None, None) => return Err(StoreError::NotFound),
     };
-    Ok(Dispatch { run, conversation, message, before, turn, files })
+    let user = row.try_get(runs::MORE + 3)?;
+    Ok(Dispatch { run, user, conversation, message, before, turn, files })
 }
 
 /// A message and so many before it.
@@ -472,6 +492,7 @@ pub(super) async fn settle(tx: &Transaction, held: &Held, settlement: &Settlemen
         None => None,
     };
     let (run, branch, queue) = end(tx, held, settlement).await?;
+    let counted = usage::add_of_run(tx, held, (settlement.usage, 1), settlement.now);
     if let (Some(mut thread), Some(assistant)) = (thread, &settlement.assistant) {
         let (current, head) = join(
             branches::head(tx, &scope, thread.id, None),
@@ -486,8 +507,10 @@ pub(super) async fn settle(tx: &Transaction, held: &Held, settlement: &Settlemen
         thread.note_message(assistant.id, false, &plain_text(&assistant.content), tokens, settlement.now);
         thread.message_count = if current.branch == branch { place.seq } else { shown };
         let inserted = messages::insert(tx, &scope, thread.id, place, assistant);
-        let (inserted, saved) = join(inserted, conversations::save(tx, &thread)).await;
-        inserted.and(saved)?;
+        let (inserted, saved, counted) = join3(inserted, conversations::save(tx, &thread), counted).await;
+        inserted.and(saved).and(counted)?;
+    } else {
+        counted.await?;
     }
     Ok(Settled { run, queue })
 }
@@ -537,7 +560,7 @@ async fn end(tx: &Transaction, held: &Held, settlement: &Settlement) -> Result<(
                 &batch.last_seq,
                 &batch.first_entry,
                 &batch.first_seq,
-                &batch.entries,
+                &&*batch.entries,
                 &settlement.response.as_ref().map(|text| text.replace('\0', "\u{fffd}")),
                 &settlement.files_logged,
             ],

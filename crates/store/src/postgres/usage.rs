@@ -1,19 +1,116 @@
-//! What runs use of models beside their own calls.
+//! What is used of models: by runs beside their own calls, by callers, and by everyone day by day.
 
 use domain::run::Usage;
+use domain::scope::Scope;
+use domain::tokens::{DayUsage, OutOfTokens, TokenLimits, TokensUsed, day};
+use jiff::Timestamp;
+use tokio_postgres::types::ToSql;
+use uuid::Uuid;
 
-use super::transaction::Transaction;
+use super::transaction::{Database, Query, Settings, Transaction, inside};
 use crate::error::{Result, StoreError};
 use crate::turns::Held;
 
-pub(super) async fn count(tx: &Transaction, held: &Held, usage: Usage) -> Result<()> {
+/// In how many parts a user's day is kept: so many runs of one user end side by side.
+const PARTS: u128 = 8;
+
+pub(super) async fn count(tx: &Transaction, held: &Held, usage: Usage, now: Timestamp) -> Result<()> {
     let text = format!(
         "UPDATE runs SET input_tokens = input_tokens + $4, output_tokens = output_tokens + $5 \
          WHERE {} AND id = $2 AND fence = $3 AND status = 'running'",
         tx.inside("workspace_id")
     );
     let Usage { input_tokens, output_tokens } = usage;
-    let params: [&(dyn tokio_postgres::types::ToSql + Sync); 5] =
+    let params: [&(dyn ToSql + Sync); 5] =
         [&held.workspace, &held.lease.run, &held.lease.fence, &input_tokens, &output_tokens];
-    if tx.execute(&text, &params).await? == 0 { Err(StoreError::Lost) } else { Ok(()) }
+    if tx.execute(&text, &params).await? == 0 {
+        return Err(StoreError::Lost);
+    }
+    add_of_run(tx, held, (usage, 0), now).await
+}
+
+fn part(id: Uuid) -> i16 {
+    (id.as_u128() % PARTS) as i16
+}
+
+const ADD: &str = "ON CONFLICT (workspace_id, day, user_id, part) DO UPDATE \
+     SET input_tokens = usage_days.input_tokens + excluded.input_tokens, \
+     output_tokens = usage_days.output_tokens + excluded.output_tokens, runs = usage_days.runs + excluded.runs";
+const COLUMNS: &str = "(workspace_id, day, user_id, part, input_tokens, output_tokens, runs)";
+
+/// Into the day of who asked for the run. The last of a transaction's writes: others wait for the row until its end.
+pub(super) async fn add_of_run(
+    tx: &Transaction,
+    held: &Held,
+    (usage, runs): (Usage, i64),
+    now: Timestamp,
+) -> Result<()> {
+    let text = format!(
+        "INSERT INTO usage_days {COLUMNS} SELECT r.workspace_id, $3::text, r.user_id, $4::smallint, $5::bigint, \
+         $6::bigint, $7::bigint FROM runs r WHERE {} AND r.id = $2 {ADD}",
+        tx.inside("r.workspace_id")
+    );
+    let (run, day) = (held.lease.run, day(now));
+    let Usage { input_tokens, output_tokens } = usage;
+    let params: [&(dyn ToSql + Sync); 7] =
+        [&held.workspace, &run, &day, &part(run), &input_tokens, &output_tokens, &runs];
+    tx.execute(&text, &params).await.map(|_| ())
+}
+
+/// Into the caller's day; `call` is any id of what was counted.
+pub(super) async fn add(
+    tx: &Transaction,
+    scope: &Scope,
+    call: Uuid,
+    usage: Usage,
+    now: Timestamp,
+) -> Result<()> {
+    let text = format!("INSERT INTO usage_days {COLUMNS} VALUES ($1, $2, $3, $4, $5, $6, 0) {ADD}");
+    let Usage { input_tokens, output_tokens } = usage;
+    let params: [&(dyn ToSql + Sync); 6] =
+        [&scope.workspace, &day(now), &scope.user, &part(call), &input_tokens, &output_tokens];
+    tx.execute(&text, &params).await.map(|_| ())
+}
+
+const USED: &str = "SELECT coalesce(sum(input_tokens + output_tokens) FILTER (WHERE user_id = $3), 0)::bigint, \
+     coalesce(sum(input_tokens + output_tokens), 0)::bigint FROM usage_days WHERE";
+
+pub(super) async fn used(db: &Database, scope: &Scope, now: Timestamp) -> Result<TokensUsed> {
+    let text = format!("{USED} {} AND day = $2", inside(db.dialect, "workspace_id"));
+    let day = day(now);
+    let query = Query { text: &text, params: vec![&scope.workspace, &day, &scope.user] };
+    let [rows] = db.read(&Settings::of(scope), [query]).await?;
+    let row = rows.first().ok_or(StoreError::NotFound)?;
+    Ok(TokensUsed { user: row.try_get(0)?, workspace: row.try_get(1)? })
+}
+
+/// The limit that the caller has reached, if any.
+pub(super) async fn spent(
+    tx: &Transaction,
+    scope: &Scope,
+    limits: TokenLimits,
+    now: Timestamp,
+) -> Result<Option<OutOfTokens>> {
+    if !limits.is_set() {
+        return Ok(None);
+    }
+    let text = format!("{USED} {} AND day = $2", tx.inside("workspace_id"));
+    let row = tx.row(&text, &[&scope.workspace, &day(now), &scope.user]).await?;
+    let row = row.ok_or(StoreError::NotFound)?;
+    Ok(limits.check(TokensUsed { user: row.try_get(0)?, workspace: row.try_get(1)? }).err())
+}
+
+pub(super) async fn list(db: &Database, scope: &Scope, since: &str) -> Result<Vec<DayUsage>> {
+    let text = format!(
+        "SELECT day, sum(input_tokens)::bigint, sum(output_tokens)::bigint, sum(runs)::bigint FROM usage_days \
+         WHERE {} AND day >= $2 GROUP BY day ORDER BY day DESC",
+        inside(db.dialect, "workspace_id")
+    );
+    let query = Query { text: &text, params: vec![&scope.workspace, &since] };
+    let [rows] = db.read(&Settings::of(scope), [query]).await?;
+    let read = |row: &tokio_postgres::Row| {
+        let usage = Usage { input_tokens: row.try_get(1)?, output_tokens: row.try_get(2)? };
+        Ok(DayUsage { day: row.try_get(0)?, usage, runs: row.try_get(3)? })
+    };
+    rows.iter().map(read).collect()
 }

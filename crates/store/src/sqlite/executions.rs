@@ -7,7 +7,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use uuid::Uuid;
 
 use super::turn::{NOW_MS, open_runs, remember, repeated};
-use super::{files, is_taken, run_files, runs, workspaces};
+use super::{files, is_taken, run_files, runs, usage, workspaces};
 use crate::error::{Result, StoreError};
 use crate::files::{Execution, NewExecution, execution_turn};
 use crate::turns::{Begun, to_json};
@@ -18,6 +18,9 @@ pub(super) fn begin(db: &Connection, scope: &Scope, new: &NewExecution) -> Resul
     }
     if open_runs(db, scope)? >= new.max_open_runs as i64 {
         return Ok(Begun::TooManyRuns);
+    }
+    if let Some(spent) = usage::spent(db, scope, new.tokens, new.now)? {
+        return Ok(Begun::OutOfTokens(spent));
     }
     workspaces::find(db, scope)?.ok_or(StoreError::NotFound)?;
     let bag = Bag::Execution(new.id);

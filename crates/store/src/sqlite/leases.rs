@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::conversations;
 use super::turn::NOW_MS;
 use crate::error::{Result, StoreError};
-use crate::turns::{Heartbeat, Held, Waiting};
+use crate::turns::{Heartbeat, Held, Lock, Waiting};
 
 fn read(row: &Row<'_>) -> rusqlite::Result<Held> {
     Ok(Held { workspace: row.get(0)?, lease: Lease { run: row.get(1)?, fence: row.get(2)? } })
@@ -42,12 +42,12 @@ pub(super) fn take_expired(
     lease_seconds: u64,
     limit: usize,
 ) -> Result<Vec<Held>> {
-    // On the embedded store whoever is not this process is dead: the file's lock says so.
+    // On the embedded store whoever is not this process is dead: the file's lock says so. And this process is not,
+    // however late its heartbeat.
     let text = format!(
         "UPDATE runs SET fence = fence + 1, node = ?1, lease_until = {NOW_MS} + ?2 \
-         WHERE status = 'running' AND (node IS NOT ?1 OR lease_until < {NOW_MS}) AND (workspace_id, id) IN ( \
-             SELECT workspace_id, id FROM runs WHERE status = 'running' AND (node IS NOT ?1 OR lease_until < {NOW_MS}) \
-             LIMIT ?3) \
+         WHERE status = 'running' AND node IS NOT ?1 AND (workspace_id, id) IN ( \
+             SELECT workspace_id, id FROM runs WHERE status = 'running' AND node IS NOT ?1 LIMIT ?3) \
          RETURNING workspace_id, id, fence"
     );
     let mut statement = db.prepare_cached(&text)?;
@@ -86,5 +86,25 @@ pub(super) fn list_waiting(db: &Connection, limit: usize) -> Result<Vec<Waiting>
     )?;
     let rows = statement
         .query_map([limit as i64], |row| Ok(Waiting { workspace: row.get(0)?, conversation: row.get(1)? }))?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
+pub(super) fn list_locks(db: &Connection, after: Option<(Uuid, Uuid)>, limit: usize) -> Result<Vec<Lock>> {
+    let (workspace, run) = after.unwrap_or((Uuid::nil(), Uuid::nil()));
+    let text = format!(
+        "SELECT workspace_id, conversation_id, id, node, lease_until - {NOW_MS} FROM runs \
+         WHERE status = 'running' AND conversation_id IS NOT NULL AND (workspace_id, id) > (?1, ?2) \
+         ORDER BY workspace_id, id LIMIT ?3"
+    );
+    let mut statement = db.prepare_cached(&text)?;
+    let rows = statement.query_map(params![workspace, run, limit as i64], |row| {
+        Ok(Lock {
+            workspace: row.get(0)?,
+            conversation: row.get(1)?,
+            run: row.get(2)?,
+            node: row.get(3)?,
+            lease_left_ms: row.get::<_, Option<i64>>(4)?.unwrap_or(0),
+        })
+    })?;
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }

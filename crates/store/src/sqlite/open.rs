@@ -76,7 +76,7 @@ fn lock_file(path: &Path, suffix: &str) -> Result<File> {
     options.create(true).truncate(false).write(true).mode(0o600).open(&name).map_err(|e| unusable(path, &e))
 }
 
-fn lock_for_serving(path: &Path) -> Result<File> {
+pub(super) fn lock_for_serving(path: &Path) -> Result<File> {
     let file = lock_file(path, ".lock")?;
     match file.try_lock() {
         Ok(()) => Ok(file),
@@ -96,6 +96,17 @@ fn connect(path: &Path, flags: OpenFlags) -> Result<Connection> {
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.set_prepared_statement_cache_capacity(128);
     Ok(connection)
+}
+
+/// The file as it is, beside whoever else has it.
+pub(super) fn connect_existing(path: &Path) -> Result<Connection> {
+    connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)
+}
+
+/// A copy that nobody writes to; nothing appears beside it.
+pub(super) fn connect_read_only(path: &Path) -> Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    Connection::open_with_flags(path, flags).map_err(|error| unusable(path, &error))
 }
 
 /// All pending migrations are one transaction: killed at any moment, the file has the old schema or
@@ -142,6 +153,11 @@ pub(super) fn check_schema(db: &Connection) -> Result<()> {
         Some(found) if found >= known_version() => Ok(()),
         found => Err(StoreError::Unavailable(format!("the schema is at version {found:?}"))),
     }
+}
+
+/// The version of a copy, which is not touched.
+pub(super) fn copy_version(path: &Path) -> Result<Option<i32>> {
+    applied_version(&connect_read_only(path)?)
 }
 
 pub(super) fn schema_version(path: &Path) -> Result<Option<i32>> {

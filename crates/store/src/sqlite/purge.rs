@@ -51,7 +51,7 @@ pub(super) fn purge(db: &Connection, of: &Purgeable) -> Result<()> {
         .optional()?
         .ok_or(StoreError::NotFound)?;
     let runs = "SELECT id FROM runs WHERE workspace_id = ?1 AND conversation_id = ?2";
-    for table in ["run_events", "run_traces", "idempotency_keys"] {
+    for table in ["run_events", "run_traces", "approvals", "idempotency_keys"] {
         db.execute(&format!("DELETE FROM {table} WHERE workspace_id = ?1 AND run_id IN ({runs})"), ids)?;
     }
     db.execute(

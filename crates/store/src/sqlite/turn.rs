@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 use uuid::Uuid;
 
-use super::{branches, conversations, log, messages, run_files, runs, search};
+use super::{branches, conversations, log, messages, run_files, runs, search, usage};
 use crate::error::{Result, StoreError};
 use crate::files::execution_message;
 use crate::turns::{
@@ -28,6 +28,9 @@ pub(super) fn begin(db: &Connection, scope: &Scope, new: &NewTurn) -> Result<Beg
     }
     if open_runs(db, scope)? >= new.max_open_runs as i64 {
         return Ok(Begun::TooManyRuns);
+    }
+    if let Some(spent) = usage::spent(db, scope, new.tokens, new.now)? {
+        return Ok(Begun::OutOfTokens(spent));
     }
     let conversation = match new.turn.conversation {
         Some(id) => known_conversation(db, scope, id, new)?,
@@ -148,6 +151,9 @@ fn first_conversation(db: &Connection, scope: &Scope, new: &NewTurn) -> Result<U
 /// The conversation of a later turn; the message to replace must be a user's and in it.
 fn known_conversation(db: &Connection, scope: &Scope, id: Uuid, new: &NewTurn) -> Result<Uuid> {
     conversations::find(db, scope, id, false, false)?.ok_or(StoreError::NotFound)?;
+    if let Some(message) = new.turn.brought.message {
+        check_free(db, scope, id, message)?;
+    }
     if let Some(replace) = new.turn.replace {
         match branches::place(db, scope, id, replace)? {
             Some((_, _, true)) => {}
@@ -158,6 +164,17 @@ fn known_conversation(db: &Connection, scope: &Scope, id: Uuid, new: &NewTurn) -
         }
     }
     Ok(id)
+}
+
+/// A message id that a client brought is new to the conversation, its queue included.
+fn check_free(db: &Connection, scope: &Scope, conversation: Uuid, message: Uuid) -> Result<()> {
+    let text = "SELECT 1 FROM messages WHERE workspace_id = ?1 AND conversation_id = ?2 AND id = ?3 \
+                UNION ALL SELECT 1 FROM runs INDEXED BY idx_runs_queue \
+                WHERE workspace_id = ?1 AND conversation_id = ?2 AND status = 'queued' AND message_id = ?3";
+    match db.prepare_cached(text)?.exists(params![scope.workspace, conversation, message])? {
+        true => Err(StoreError::Taken("message id")),
+        false => Ok(()),
+    }
 }
 
 /// The run that stands in the way, with its user message: the one under way, or else the first queued.
@@ -302,7 +319,7 @@ fn place_message(
     match &turn.message {
         None => thread.touch(start.now),
         Some(said) => {
-            let mut new = user_message(message, said, start.now)?;
+            let mut new = user_message(message, said, &turn.brought, start.now)?;
             let attachments = match (&turn.attachments, turn.replace) {
                 (Some(attachments), _) => attachments.clone(),
                 (None, Some(edited)) => run_files::attached_to(db, scope.workspace, conversation, edited)?,
@@ -325,13 +342,13 @@ fn place_message(
 
 pub(super) fn get_dispatch(db: &Connection, held: &Held, replay: usize) -> Result<Dispatch> {
     let scope = own_scope(held.workspace);
-    let (request, branch, assets): (String, i64, Option<String>) = db
+    let (request, branch, assets, user): (String, i64, Option<String>, String) = db
         .prepare_cached(
-            "SELECT request, branch, assets FROM runs \
+            "SELECT request, branch, assets, user_id FROM runs \
              WHERE workspace_id = ?1 AND id = ?2 AND fence = ?3 AND status = 'running'",
         )?
         .query_row(params![held.workspace, held.lease.run, held.lease.fence], |row| {
-            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
         })
         .optional()?
         .ok_or(StoreError::Lost)?;
@@ -340,7 +357,7 @@ pub(super) fn get_dispatch(db: &Connection, held: &Held, replay: usize) -> Resul
     let files = run_files::frozen(db, held.workspace, assets.as_deref())?;
     if let Some(execution) = run.execution {
         let message = execution_message(execution, &run, &turn);
-        return Ok(Dispatch { run, conversation: None, message, before: Vec::new(), turn, files });
+        return Ok(Dispatch { run, user, conversation: None, message, before: Vec::new(), turn, files });
     }
     let id = run.conversation.ok_or(StoreError::NotFound)?;
     let (conversation, _) = conversations::get(db, &scope, id)?;
@@ -348,7 +365,7 @@ pub(super) fn get_dispatch(db: &Connection, held: &Held, replay: usize) -> Resul
     let lineage = branches::lineage(db, &scope, id, branch)?;
     let window = Window::Before { message: message.id, limit: replay };
     let (before, _) = messages::read_window(db, &scope, id, &lineage, window)?;
-    Ok(Dispatch { run, conversation: Some(conversation), message, before, turn, files })
+    Ok(Dispatch { run, user, conversation: Some(conversation), message, before, turn, files })
 }
 
 pub(super) fn settle(db: &Connection, held: &Held, settlement: &Settlement) -> Result<Settled> {
@@ -383,6 +400,7 @@ pub(super) fn settle(db: &Connection, held: &Held, settlement: &Settlement) -> R
     debug_assert!(settlement.status.is_settled() && RunStatus::Running.may_become(settlement.status));
     let Some((conversation, branch, tokens)) = settled else { return Err(unsettled(db, held)?) };
     log::insert(db, held, &settlement.batch)?;
+    usage::add_of_run(db, held.workspace, held.lease.run, (settlement.usage, 1), settlement.now)?;
     if let (Some(conversation), Some(assistant)) = (conversation, &settlement.assistant) {
         add_answer(db, held, (conversation, branch), assistant, tokens, settlement.now)?;
     }

@@ -1,12 +1,16 @@
-//! What runs use of models beside their own calls.
+//! What is used of models: by runs beside their own calls, by callers, and by everyone day by day.
 
 use domain::run::Usage;
+use domain::scope::Scope;
+use domain::tokens::{DayUsage, OutOfTokens, TokenLimits, TokensUsed, day};
+use jiff::Timestamp;
 use rusqlite::{Connection, params};
+use uuid::Uuid;
 
 use crate::error::{Result, StoreError};
 use crate::turns::Held;
 
-pub(super) fn count(db: &Connection, held: &Held, usage: Usage) -> Result<()> {
+pub(super) fn count(db: &Connection, held: &Held, usage: Usage, now: Timestamp) -> Result<()> {
     let counted = db
         .prepare_cached(
             "UPDATE runs SET input_tokens = input_tokens + ?4, output_tokens = output_tokens + ?5 \
@@ -19,5 +23,74 @@ pub(super) fn count(db: &Connection, held: &Held, usage: Usage) -> Result<()> {
             usage.input_tokens,
             usage.output_tokens
         ])?;
-    if counted == 0 { Err(StoreError::Lost) } else { Ok(()) }
+    if counted == 0 {
+        return Err(StoreError::Lost);
+    }
+    add_of_run(db, held.workspace, held.lease.run, (usage, 0), now)
+}
+
+/// Into the day of who asked for the run.
+pub(super) fn add_of_run(
+    db: &Connection,
+    workspace: Uuid,
+    run: Uuid,
+    (usage, runs): (Usage, i64),
+    now: Timestamp,
+) -> Result<()> {
+    let user: String = db
+        .prepare_cached("SELECT user_id FROM runs WHERE workspace_id = ?1 AND id = ?2")?
+        .query_row(params![workspace, run], |row| row.get(0))?;
+    add(db, (workspace, &user), (usage, runs), now)
+}
+
+pub(super) fn add(
+    db: &Connection,
+    (workspace, user): (Uuid, &str),
+    (usage, runs): (Usage, i64),
+    now: Timestamp,
+) -> Result<()> {
+    db.prepare_cached(
+        "INSERT INTO usage_days (workspace_id, day, user_id, input_tokens, output_tokens, runs) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT DO UPDATE SET input_tokens = input_tokens + excluded.input_tokens, \
+         output_tokens = output_tokens + excluded.output_tokens, runs = runs + excluded.runs",
+    )?
+    .execute(params![workspace, day(now), user, usage.input_tokens, usage.output_tokens, runs])?;
+    Ok(())
+}
+
+pub(super) fn used(db: &Connection, scope: &Scope, now: Timestamp) -> Result<TokensUsed> {
+    let used = db
+        .prepare_cached(
+            "SELECT coalesce(sum(input_tokens + output_tokens) FILTER (WHERE user_id = ?3), 0), \
+             coalesce(sum(input_tokens + output_tokens), 0) FROM usage_days WHERE workspace_id = ?1 AND day = ?2",
+        )?
+        .query_row(params![scope.workspace, day(now), scope.user], |row| {
+            Ok(TokensUsed { user: row.get(0)?, workspace: row.get(1)? })
+        })?;
+    Ok(used)
+}
+
+/// The limit that the caller has reached, if any.
+pub(super) fn spent(
+    db: &Connection,
+    scope: &Scope,
+    limits: TokenLimits,
+    now: Timestamp,
+) -> Result<Option<OutOfTokens>> {
+    if !limits.is_set() {
+        return Ok(None);
+    }
+    Ok(limits.check(used(db, scope, now)?).err())
+}
+
+pub(super) fn list(db: &Connection, scope: &Scope, since: &str) -> Result<Vec<DayUsage>> {
+    let mut statement = db.prepare_cached(
+        "SELECT day, sum(input_tokens), sum(output_tokens), sum(runs) FROM usage_days \
+         WHERE workspace_id = ?1 AND day >= ?2 GROUP BY day ORDER BY day DESC",
+    )?;
+    let rows = statement.query_map(params![scope.workspace, since], |row| {
+        let usage = Usage { input_tokens: row.get(1)?, output_tokens: row.get(2)? };
+        Ok(DayUsage { day: row.get(0)?, usage, runs: row.get(3)? })
+    })?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
 }

@@ -126,9 +126,13 @@ async fn open_uploads(server: &S3Server) -> usize {
 async fn a_dropped_upload_leaves_no_parts() {
     let (Some(server), Some(blobs)) = (server(Kind::Moto), bucket(Kind::Moto).await) else { return };
     let mut writer = blobs.writer("abandoned").await.unwrap();
-    writer.write(noise(1, 20 * 1024 * 1024)).await.unwrap();
-    assert_eq!(open_uploads(server).await, 1);
-    drop(writer);
+    writer.write(noise(1, 60 * 1024 * 1024)).await.unwrap();
+    let begun = async { while open_uploads(server).await == 0 {} };
+    tokio::select! {
+        biased;
+        () = begun => {}
+        finished = writer.finish() => panic!("there was no moment to drop it at: {finished:?}"),
+    }
     blobs.tasks.close();
     blobs.tasks.wait().await;
     assert_eq!(open_uploads(server).await, 0);

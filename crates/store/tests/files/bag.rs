@@ -95,6 +95,7 @@ impl TestStore {
             node: NODE,
             lease_seconds: LEASE,
             max_open_runs: 1000,
+            tokens: domain::tokens::TokenLimits::default(),
             max_bag_bytes: ROOMY,
             now: self.now(),
         }

@@ -47,6 +47,12 @@ fn migrations(dialect: &str) -> BTreeSet<String> {
     files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect()
 }
 
+/// The number of the newest one: numbers need not follow each other.
+fn newest(dialect: &str) -> i32 {
+    let number = |name: &String| name[1..].split_once("__").unwrap().0.parse().unwrap();
+    migrations(dialect).iter().map(number).max().unwrap()
+}
+
 #[test]
 fn both_dialects_have_the_same_migrations() {
     assert_eq!(migrations("sqlite"), migrations("postgres"));
@@ -63,7 +69,7 @@ fn many_openers_of_one_file_all_find_the_schema_made_once() {
             scope.spawn(|| SqliteStore::open(&path, Use::Command).unwrap());
         }
     });
-    assert_eq!(SqliteStore::schema_version(&path).unwrap(), Some(migrations("sqlite").len() as i32));
+    assert_eq!(SqliteStore::schema_version(&path).unwrap(), Some(newest("sqlite")));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -79,7 +85,7 @@ async fn many_openers_of_one_database_all_find_the_schema_made_once() {
         store.unwrap().ping().await.unwrap();
     }
     let version = PostgresStore::schema_version(&urls[0]).await.unwrap();
-    assert_eq!(version, Some(migrations("postgres").len() as i32));
+    assert_eq!(version, Some(newest("postgres")));
 }
 
 mod sqlite_steps {

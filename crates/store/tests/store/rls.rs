@@ -66,11 +66,19 @@ async fn filled() -> Option<(TestStore, Scope, Scope)> {
             "INSERT INTO run_events VALUES ($1, $2, 1, 1, 1, '{}')",
             "INSERT INTO run_traces VALUES ($1, $2, '{}')",
             "INSERT INTO agents VALUES ($1, $2, 'a', '{}', now(), now())",
+            "INSERT INTO tool_servers VALUES ($1, 't', $2, 'u', '', 'bob', now())",
             "INSERT INTO approvals VALUES ($1, $2, $2, 1, '{}')",
+            "INSERT INTO usage_days VALUES ($1, '2026-11-15', ($2::uuid)::text, 0, 1, 1, 1)",
             "INSERT INTO idempotency_keys VALUES ($1, 'bob', 'k', '', $2, now())",
         ] {
             root.execute(text, &[&scope.workspace, &run]).await.unwrap();
         }
+        let (page, table) =
+            (crate::knowledge::page(&store, "word", "word"), crate::knowledge::table(&store, "t"));
+        store.create_page(scope, &page).await.unwrap();
+        store.create_table(scope, &table).await.unwrap();
+        let row = crate::knowledge::row(&store, "word", 1);
+        store.add_rows(scope, table.id, &[row], store.now()).await.unwrap();
         let text = "INSERT INTO branches VALUES ($1, $2, 1, $3, 0, 0, now())";
         root.execute(text, &[&scope.workspace, &thread.id, &run]).await.unwrap();
     }
@@ -225,6 +233,7 @@ async fn without_the_applications_filter_no_foreign_file_and_no_foreign_executio
         node: store.new_id(),
         lease_seconds: 30,
         max_open_runs: 10,
+        tokens: domain::tokens::TokenLimits::default(),
         max_bag_bytes: 100,
         now: store.now(),
     };

@@ -13,7 +13,7 @@ use crate::setup::TestStore;
 
 on_both!(a_call_is_decided_once_and_started_once, usage_is_counted_with_the_fence);
 
-fn approval(store: &TestStore) -> Approval {
+pub fn approval(store: &TestStore) -> Approval {
     let args = RawValue::from_string("{\"x\":1}".into()).unwrap();
     let call = ToolCall { id: "a".into(), name: "f".into(), args };
     Approval { id: store.new_id(), round: 2, call, decision: None, started: false }
@@ -56,14 +56,14 @@ async fn usage_is_counted_with_the_fence(store: TestStore) {
     let scope = store.workspace("ann").await;
     let (run, held) = store.started(&scope, turn(None, "hi")).await;
     let used = Usage { input_tokens: 7, output_tokens: 3 };
-    assert!(matches!(store.count_usage(&stale(&held), used).await, Err(StoreError::Lost)));
-    store.count_usage(&held, used).await.unwrap();
-    store.count_usage(&held, used).await.unwrap();
+    assert!(matches!(store.count_usage(&stale(&held), used, store.now()).await, Err(StoreError::Lost)));
+    store.count_usage(&held, used, store.now()).await.unwrap();
+    store.count_usage(&held, used, store.now()).await.unwrap();
     let mut settlement = store.settlement("Hello.", events(1, 2));
     settlement.usage = Usage { input_tokens: 1, output_tokens: 1 };
     let settled = store.settle_turn(&held, &settlement).await.unwrap();
     assert_eq!(settled.run.usage, Usage { input_tokens: 15, output_tokens: 7 });
     let thread = store.get_thread(&scope, run.conversation.unwrap(), None.into()).await.unwrap();
     assert_eq!(thread.conversation.total_tokens, 22);
-    assert!(matches!(store.count_usage(&held, used).await, Err(StoreError::Lost)));
+    assert!(matches!(store.count_usage(&held, used, store.now()).await, Err(StoreError::Lost)));
 }

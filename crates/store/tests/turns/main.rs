@@ -34,3 +34,4 @@ mod races;
 #[expect(dead_code, reason = "shared with tests/store, which uses the rest")]
 #[path = "../store/setup.rs"]
 mod setup;
+mod usage;

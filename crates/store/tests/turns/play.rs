@@ -34,6 +34,7 @@ pub fn turn(conversation: Option<Uuid>, text: &str) -> StartTurn {
         page_path: None,
         on_busy: OnBusy::Reject,
         on_disconnect: OnDisconnect::Cancel,
+        brought: Default::default(),
     }
 }
 
@@ -54,13 +55,20 @@ pub fn text(begun: &Begun) -> String {
         Begun::Repeated(run) => format!("repeated {}", run.id),
         Begun::KeyReused => "key reused".into(),
         Begun::TooManyRuns => "too many".into(),
+        Begun::OutOfTokens(spent) => format!("out of tokens {spent:?}"),
     }
 }
 
 /// Entries `from..=to`, all of them events, one a line.
 pub fn events(from: i64, to: i64) -> Batch {
     let lines: Vec<String> = (from..=to).map(|n| format!(r#"{{"n":{n},"seq":{n}}}"#)).collect();
-    Batch { first_entry: from, last_entry: to, first_seq: from, last_seq: to, entries: lines.join("\n") }
+    Batch {
+        first_entry: from,
+        last_entry: to,
+        first_seq: from,
+        last_seq: to,
+        entries: lines.join("\n").into(),
+    }
 }
 
 impl TestStore {
@@ -76,6 +84,7 @@ impl TestStore {
             node: NODE,
             lease_seconds: LEASE,
             max_open_runs: 1000,
+            tokens: domain::tokens::TokenLimits::default(),
             now: self.now(),
         }
     }

@@ -37,7 +37,8 @@ impl ModelRun<'_> {
         if self.used != Usage::default() {
             // Whoever may go on with the run knows only what is stored.
             let used = std::mem::take(&mut self.used);
-            retry(self.log.live(), || inner.store.count_usage(&self.log.held, used)).await?;
+            let now = inner.clock.now();
+            retry(self.log.live(), || inner.store.count_usage(&self.log.held, used, now)).await?;
         }
         retry(self.log.live(), || inner.store.add_approvals(&self.log.held, &asked)).await?;
         point!("approvals.kept");
@@ -91,6 +92,9 @@ impl ModelRun<'_> {
             }
         }
         self.log.flush().await?;
+        if approved.is_empty() {
+            return Ok(());
+        }
         point!("approvals.started");
         self.make_all(round, approved).await
     }

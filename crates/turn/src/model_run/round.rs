@@ -30,14 +30,25 @@ impl ModelRun<'_> {
     pub(super) async fn make_calls(&mut self, round: u32, planned: Vec<Planned>) -> Result<(), Halt> {
         let calls = planned.iter().map(|planned| planned.call.clone()).collect();
         self.log.event(self.turns.now(), &RunEvent::ToolCalls(ToolCalls { round, calls }))?;
+        point!("tools.planned");
         // From here on it is known that they may have been made.
         self.log.flush().await?;
         point!("tools.announced");
-        let asks = |planned: &Planned| planned.args.is_ok() && self.agent.asks_for(&planned.call.name);
+        let asks = |planned: &Planned| planned.args.is_ok() && self.asks_for(&planned.call.name);
         let (asking, free): (Vec<Planned>, Vec<Planned>) = planned.into_iter().partition(asks);
         let asked = self.ask_people(round, &asking).await?;
         self.make_all(round, free).await?;
         self.hear_people(round, asked).await
+    }
+
+    /// Whether a person must agree to calls of this tool, by whichever of its names.
+    fn asks_for(&self, name: &str) -> bool {
+        let also = |asked: &String| self.tool(name).is_some_and(|tool| tool.goes_by(asked));
+        self.agent.asks_for(name) || self.agent.approval.iter().any(also)
+    }
+
+    fn tool(&self, name: &str) -> Option<&Arc<dyn Tool>> {
+        self.specs.iter().position(|spec| spec.name == name).map(|at| &self.tools[at])
     }
 
     /// Makes calls in parallel, each within its time.
@@ -49,6 +60,7 @@ impl ModelRun<'_> {
             self.record(round, ended)?;
             point!("tools.made");
             self.log.flush().await?;
+            point!("tools.stored");
         }
         Ok(())
     }
@@ -72,8 +84,7 @@ impl ModelRun<'_> {
 
     fn making(&self, planned: Planned, patience: Duration) -> impl Future<Output = Ended> + Send + 'static {
         let Planned { call, args } = planned;
-        let tool =
-            self.specs.iter().position(|spec| spec.name == call.name).map(|at| Arc::clone(&self.tools[at]));
+        let tool = self.tool(&call.name).cloned();
         let place = self.place.clone();
         async move {
             let outcome = match (tool, args) {
@@ -124,7 +135,13 @@ impl ModelRun<'_> {
         self.cite(now, sources)
     }
 
-    fn cite(&mut self, now: i64, sources: Vec<Source>) -> Result<(), TurnError> {
+    /// What was cited before is not cited again.
+    fn cite(&mut self, now: i64, mut sources: Vec<Source>) -> Result<(), TurnError> {
+        let cited = |id: &str| {
+            let blocks = self.log.fold.blocks().iter();
+            blocks.into_iter().any(|block| matches!(block, Block::Source(known) if known.id == id))
+        };
+        sources.retain(|source| !cited(&source.id));
         if sources.is_empty() {
             return Ok(());
         }

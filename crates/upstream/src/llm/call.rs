@@ -16,6 +16,7 @@ use super::{ModelLimits, ModelStream};
 use crate::error::causes;
 use crate::sandbox::{arrived, beginning, excerpt};
 use crate::sse::{SseEvent, SseReader};
+use crate::trace::{self, Kind};
 
 /// What a call's body may have in all.
 const MAX_BODY_BYTES: usize = 64 * 1024 * 1024;
@@ -120,6 +121,16 @@ impl Call {
             .body(body.clone())
             .send();
         let provider = self.request.provider;
+        let sending = trace::span(
+            || format!("model {provider}"),
+            Kind::Client,
+            sending,
+            |answer, attributes| {
+                let status = answer.as_ref().map_or(0, |answer| answer.status().as_u16());
+                attributes.push(("http.response.status_code", trace::Value::Number(status.into())));
+                !(200..300).contains(&status)
+            },
+        );
         let response = match timeout(self.request.limits.first_token, sending).await {
             Err(_) => return Err(self.timed_out()),
             Ok(Err(error)) => {

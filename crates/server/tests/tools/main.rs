@@ -1,0 +1,14 @@
+//! Tools of other servers, through whole turns: the published MCP servers, a scripted one that does what none should,
+//! Composio, and who may add a server where.
+
+#[path = "../turns/sse.rs"]
+#[expect(dead_code, reason = "the stories of turns use the rest")]
+mod sse;
+
+mod adding;
+mod composio;
+mod fake;
+mod hostile;
+mod published;
+mod stdio;
+mod world;

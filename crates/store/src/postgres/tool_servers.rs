@@ -1,0 +1,67 @@
+//! Tool servers that admins have added.
+
+use domain::audit::Action;
+use domain::scope::Scope;
+use domain::tool_server::ToolServer;
+use jiff::Timestamp;
+use tokio_postgres::Row;
+
+use super::transaction::{Database, Query, Settings, Transaction, inside};
+use super::{audit, workspaces};
+use crate::error::{Result, StoreError};
+
+fn read(row: &Row) -> Result<ToolServer> {
+    Ok(ToolServer {
+        id: row.try_get(0)?,
+        name: row.try_get(1)?,
+        url: row.try_get(2)?,
+        sealed: row.try_get(3)?,
+        created_by: row.try_get(4)?,
+        created_at: row.try_get(5)?,
+    })
+}
+
+pub(super) async fn add(tx: &Transaction, scope: &Scope, server: &ToolServer) -> Result<()> {
+    workspaces::get(tx, scope, "FOR NO KEY UPDATE").await?;
+    tx.insert(
+        "name",
+        "INSERT INTO tool_servers (workspace_id, name, id, url, sealed, created_by, created_at) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7)",
+        &[
+            &scope.workspace,
+            &server.name,
+            &server.id,
+            &server.url,
+            &server.sealed,
+            &server.created_by,
+            &server.created_at,
+        ],
+    )
+    .await?;
+    audit::note(tx, scope, server.created_at, Action::ToolServerAdd, &server.name, &server.url).await
+}
+
+pub(super) async fn list(
+    db: &Database,
+    scope: &Scope,
+    after: Option<&str>,
+    limit: usize,
+) -> Result<Vec<ToolServer>> {
+    let text = format!(
+        "SELECT id, name, url, sealed, created_by, created_at FROM tool_servers \
+         WHERE {} AND name > $2 ORDER BY name LIMIT $3",
+        inside(db.dialect, "workspace_id")
+    );
+    let (after, limit) = (after.unwrap_or(""), limit as i64);
+    let query = Query { text: &text, params: vec![&scope.workspace, &after, &limit] };
+    let [rows] = db.read(&Settings::of(scope), [query]).await?;
+    rows.iter().map(read).collect()
+}
+
+pub(super) async fn remove(tx: &Transaction, scope: &Scope, name: &str, now: Timestamp) -> Result<()> {
+    let text = format!("DELETE FROM tool_servers WHERE {} AND name = $2", tx.inside("workspace_id"));
+    if tx.execute(&text, &[&scope.workspace, &name]).await? == 0 {
+        return Err(StoreError::NotFound);
+    }
+    audit::note(tx, scope, now, Action::ToolServerRemove, name, "").await
+}

@@ -1,0 +1,66 @@
+//! Tool servers that admins have added.
+
+use domain::audit::Action;
+use domain::scope::Scope;
+use domain::time::from_ms;
+use domain::tool_server::ToolServer;
+use jiff::Timestamp;
+use rusqlite::{Connection, Row, params};
+
+use super::{audit, is_taken, workspaces};
+use crate::error::{Result, StoreError};
+
+fn read(row: &Row<'_>) -> rusqlite::Result<ToolServer> {
+    Ok(ToolServer {
+        id: row.get(0)?,
+        name: row.get(1)?,
+        url: row.get(2)?,
+        sealed: row.get(3)?,
+        created_by: row.get(4)?,
+        created_at: from_ms(row.get(5)?),
+    })
+}
+
+pub(super) fn add(db: &Connection, scope: &Scope, server: &ToolServer) -> Result<()> {
+    workspaces::find(db, scope)?.ok_or(StoreError::NotFound)?;
+    let added = db.execute(
+        "INSERT INTO tool_servers (workspace_id, name, id, url, sealed, created_by, created_at) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+        params![
+            scope.workspace,
+            server.name,
+            server.id,
+            server.url,
+            server.sealed,
+            server.created_by,
+            server.created_at.as_millisecond()
+        ],
+    );
+    added.map_err(|error| if is_taken(&error) { StoreError::Taken("name") } else { error.into() })?;
+    audit::note(db, scope, server.created_at, Action::ToolServerAdd, &server.name, &server.url)
+}
+
+pub(super) fn list(
+    db: &Connection,
+    scope: &Scope,
+    after: Option<&str>,
+    limit: usize,
+) -> Result<Vec<ToolServer>> {
+    let mut statement = db.prepare_cached(
+        "SELECT id, name, url, sealed, created_by, created_at FROM tool_servers \
+         WHERE workspace_id = ?1 AND name > ?2 ORDER BY name LIMIT ?3",
+    )?;
+    let rows = statement.query_map(params![scope.workspace, after.unwrap_or(""), limit as i64], read)?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
+pub(super) fn remove(db: &Connection, scope: &Scope, name: &str, now: Timestamp) -> Result<()> {
+    let removed = db.execute(
+        "DELETE FROM tool_servers WHERE workspace_id = ?1 AND name = ?2",
+        params![scope.workspace, name],
+    )?;
+    if removed == 0 {
+        return Err(StoreError::NotFound);
+    }
+    audit::note(db, scope, now, Action::ToolServerRemove, name, "")
+}

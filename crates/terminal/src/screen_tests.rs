@@ -1,0 +1,206 @@
+//! The screen as a person has it: keys in, what is shown and what is to be done out.
+
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use domain::entry::decode_event;
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::api::Listed;
+use crate::draw::draw;
+
+fn press(screen: &mut Screen, text: &str) -> Option<Effect> {
+    let mut effect = None;
+    for c in text.chars() {
+        let code = if c == '\n' { KeyCode::Enter } else { KeyCode::Char(c) };
+        effect = screen.key(KeyEvent::from(code));
+    }
+    effect
+}
+
+fn ctrl(screen: &mut Screen, c: char) -> Option<Effect> {
+    screen.key(KeyEvent::new(KeyCode::Char(c), KeyModifiers::CONTROL))
+}
+
+fn event(screen: &mut Screen, kind: &str, data: Value) -> bool {
+    let event = decode_event(kind, &data.to_string()).unwrap();
+    screen.item(Item::Event(Box::new(Seen { seq: 1, event, data: data.to_string() })))
+}
+
+/// A run from its turn event on.
+fn begin(screen: &mut Screen, message: u128) -> Uuid {
+    let run = Uuid::from_u128(99);
+    screen.item(Item::Run(run));
+    let turn = json!({ "conversation": null, "run": run, "message": Uuid::from_u128(message), "conversation_id": null });
+    event(screen, "turn", turn);
+    run
+}
+
+fn shown(screen: &mut Screen, width: u16, height: u16) -> String {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+    terminal.draw(|frame| draw(frame, screen, "http://127.0.0.1:8080")).unwrap();
+    let buffer = terminal.backend().buffer().clone();
+    let rows = buffer.content.chunks(usize::from(width));
+    rows.map(|row| row.iter().map(|cell| cell.symbol()).collect::<String>().trim_end().to_owned() + "\n")
+        .collect()
+}
+
+#[test]
+fn a_turn_from_the_first_key_to_the_answer() {
+    let mut screen = Screen::new(Vec::new());
+    let asked = press(&mut screen, "Good morning\n");
+    assert_eq!(asked, Some(Effect::Ask(Ask::Message("Good morning".into()), vec![])));
+    assert!(press(&mut screen, "more\n").is_none(), "one turn at a time");
+    assert_eq!(screen.editor.text(), "more", "what was typed stays");
+    screen.editor.clear();
+    begin(&mut screen, 1);
+    event(
+        &mut screen,
+        "step",
+        json!({ "type": "step", "id": "s", "name": "count", "status": "running", "ts": 1 }),
+    );
+    event(&mut screen, "delta", json!({ "text": "Two **wo" }));
+    screen.status = None;
+    let page = shown(&mut screen, 40, 12);
+    assert!(page.contains("› Good morning\n\n… count\n\nTwo **wo\n"), "{page}");
+    assert!(page.contains("Working… Ctrl-C stops"), "{page}");
+    event(
+        &mut screen,
+        "step",
+        json!({ "type": "step", "id": "s", "name": "count", "status": "succeeded", "ts": 2 }),
+    );
+    event(&mut screen, "result", json!({ "message": "Two **words**.", "assistant": null }));
+    event(&mut screen, "done", json!({ "status": "succeeded" }));
+    screen.run_over(None);
+    let page = shown(&mut screen, 40, 12);
+    assert!(page.contains("✓ count\n\nTwo words.\n"), "{page}");
+    assert!(page.contains("/help"), "{page}");
+}
+
+#[test]
+fn a_screen_of_any_size_can_be_drawn() {
+    let mut screen = Screen::new(Vec::new());
+    press(&mut screen, "Tell me something long, with wörds and 日本語\n");
+    begin(&mut screen, 1);
+    event(
+        &mut screen,
+        "delta",
+        json!({ "text": "# A\n\n- b c d e f g h\n\n| a | b |\n|---|---|\n| c | d |\n\n```\ncode\n```" }),
+    );
+    screen.editor.insert("a draft\nof two lines");
+    for width in 1..60 {
+        for height in [1, 2, 3, 4, 5, 8, 20] {
+            shown(&mut screen, width, height);
+        }
+    }
+}
+
+#[test]
+fn an_interrupt_stops_the_turn_and_at_the_prompt_leaves() {
+    let mut screen = Screen::new(Vec::new());
+    press(&mut screen, "Hi\n");
+    let run = begin(&mut screen, 1);
+    assert_eq!(ctrl(&mut screen, 'c'), Some(Effect::Cancel(run)));
+    assert!(shown(&mut screen, 40, 8).contains("Stopping…"));
+    event(&mut screen, "error", json!({ "code": "cancelled", "message": "Stopped.", "assistant": null }));
+    event(&mut screen, "done", json!({ "status": "cancelled" }));
+    screen.run_over(None);
+    assert!(shown(&mut screen, 40, 8).contains("✗ cancelled: Stopped."));
+    press(&mut screen, "a draft");
+    assert_eq!(ctrl(&mut screen, 'c'), None, "the draft goes first");
+    assert_eq!(ctrl(&mut screen, 'c'), Some(Effect::Quit));
+    assert_eq!(ctrl(&mut screen, 'd'), Some(Effect::Quit));
+}
+
+#[test]
+fn a_turn_that_was_not_taken_gives_its_text_back() {
+    let mut screen = Screen::new(Vec::new());
+    press(&mut screen, "Hi there\n");
+    let refused =
+        Failure::Refused { status: 422, code: "invalid_value".into(), detail: "No such model.".into() };
+    screen.run_over(Some(&refused));
+    assert_eq!((screen.editor.text(), &screen.turn), ("Hi there", &Turn::Idle));
+    let page = shown(&mut screen, 60, 8);
+    assert!(page.contains("No such model.") && !page.contains("› Hi there\n\n"), "{page}");
+}
+
+#[test]
+fn the_last_message_is_changed_or_answered_again() {
+    let mut screen = Screen::new(Vec::new());
+    assert!(press(&mut screen, "/edit\n").is_none() && screen.status.is_some());
+    press(&mut screen, "Firts\n");
+    begin(&mut screen, 5);
+    event(&mut screen, "result", json!({ "message": "Answer", "assistant": null }));
+    event(&mut screen, "done", json!({ "status": "succeeded" }));
+    screen.run_over(None);
+    let id = Uuid::from_u128(5);
+    assert_eq!(press(&mut screen, "/regenerate\n"), Some(Effect::Ask(Ask::Again(id), vec![])));
+    assert!(!shown(&mut screen, 40, 10).contains("Answer"));
+    screen.run_over(None);
+    press(&mut screen, "/edit\n");
+    assert_eq!(screen.editor.text(), "Firts");
+    screen.editor.set("First");
+    let edited = screen.key(KeyEvent::from(KeyCode::Enter));
+    assert_eq!(edited, Some(Effect::Ask(Ask::Edit(id, "First".into()), vec![])));
+    let page = shown(&mut screen, 40, 10);
+    assert!(page.contains("› First\n") && !page.contains("Firts"), "{page}");
+}
+
+#[test]
+fn history_is_searched_and_opened() {
+    let mut screen = Screen::new(Vec::new());
+    assert_eq!(press(&mut screen, "/history\n"), Some(Effect::List(String::new())));
+    let listed = |n: u128, title: &str, group: &str| Listed {
+        id: Uuid::from_u128(n),
+        title: title.into(),
+        preview: String::new(),
+        group: group.into(),
+    };
+    let all = vec![listed(1, "May\u{1b}[2J", "today"), listed(2, "June", "yesterday")];
+    let picker = screen.picker.as_mut().unwrap();
+    picker.found("another question", vec![]);
+    picker.found("", all);
+    let page = shown(&mut screen, 40, 10);
+    assert!(page.contains("today\n› May␛[2J\nyesterday\n  June\n"), "{page}");
+    assert_eq!(press(&mut screen, "j"), Some(Effect::List("j".into())));
+    let picker = screen.picker.as_mut().unwrap();
+    picker.found("j", vec![listed(2, "June", "yesterday"), listed(3, "July", "today")]);
+    screen.key(KeyEvent::from(KeyCode::Down));
+    assert_eq!(screen.key(KeyEvent::from(KeyCode::Enter)), Some(Effect::Open(Uuid::from_u128(3))));
+    assert!(screen.picker.is_none());
+}
+
+#[test]
+fn a_call_that_waits_is_decided_on() {
+    let mut screen = Screen::new(Vec::new());
+    press(&mut screen, "Hi\n");
+    let run = begin(&mut screen, 1);
+    event(
+        &mut screen,
+        "approval",
+        json!({ "id": "a1", "call": { "id": "c", "name": "drop_table", "args": {} } }),
+    );
+    assert!(shown(&mut screen, 80, 8).contains("drop_table {} waits for you: /approve or /deny"));
+    let decided = press(&mut screen, "/deny no thanks\n");
+    let why = Some("no thanks".to_owned());
+    assert_eq!(decided, Some(Effect::Decide { run, approval: "a1".into(), approve: false, why }));
+    assert_eq!(press(&mut screen, "/approve\n"), None, "it is decided");
+}
+
+#[test]
+fn files_are_chosen_before_they_are_sent() {
+    let mut screen = Screen::new(Vec::new());
+    press(&mut screen, "/attach Cargo.toml /not/there\n");
+    assert_eq!(screen.attached.len(), 1);
+    assert!(shown(&mut screen, 60, 8).contains("/not/there"));
+    let Some(Effect::Ask(_, files)) = press(&mut screen, "Look\n") else { panic!("a turn") };
+    assert_eq!(files[0].name, "Cargo.toml");
+    assert!(shown(&mut screen, 60, 8).contains("+ Cargo.toml"));
+    begin(&mut screen, 1);
+    assert!(screen.attached.is_empty());
+    assert_eq!(
+        press(&mut screen, "/save a.txt\n"),
+        Some(Effect::Save { name: "a.txt".into(), to: ".".into() })
+    );
+}
