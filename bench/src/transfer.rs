@@ -73,7 +73,7 @@ fn write_source(path: &Path) -> anyhow::Result<()> {
         let own = id(conversation << 16);
         let messages: Vec<String> = (0..MESSAGES)
             .map(|message| {
-                let role = if message % 2 == 0 { "user" } else { "assistant" };
+                let role = if message.is_multiple_of(2) { "user" } else { "assistant" };
                 let (id, text) = (id((conversation << 16) | (message + 1)), text(conversation, message));
                 format!(
                     r#"{{"id":"{id}","role":"{role}","content":[{{"type":"text","text":"{text}"}}],"fileAttachments":[],"sources":[],"tokenCount":0,"metadata":{{}},"createdAt":1767225600000}}"#

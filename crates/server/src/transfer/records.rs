@@ -195,23 +195,41 @@ impl<'a> Records<'a> {
             }
         };
         if let Some(found) = &found {
-            File::open(&found.path)?.take(HEAD_BYTES).read_to_end(&mut asset.head)?;
-            asset.found = Some(Digest { size: found.size, sha256: found.sha256, crc32: 0 });
+            note_found(asset, found)?;
         }
         Ok(found)
     }
 
     /// The conversation of rows that were put together.
-    pub fn join(target: &Target, group: &Group) -> Thing {
+    pub fn join(target: &Target, group: &Group, spool: &Spool) -> Result<Thing> {
         let messages: Result<Vec<&RawValue>, _> =
             group.messages.iter().map(|message| serde_json::from_str(message)).collect();
-        let Ok(messages) = messages else { return Refusal::new("a row is not JSON").into() };
+        let Ok(messages) = messages else { return Ok(Refusal::new("a row is not JSON").into()) };
         let format = group.format.unwrap_or(Format::Conversations);
         match rows::read(format, &group.id, group.conversation.as_deref(), &messages) {
-            Ok(thread) => made(target, format, thread, |_| None),
-            Err(refusal) => refusal.into(),
+            Ok(mut thread) => {
+                let mut bytes = HashMap::new();
+                for (at, node) in thread.nodes.iter_mut().enumerate() {
+                    for (number, asset) in node.assets.iter_mut().enumerate() {
+                        if let Some(own) = asset.bytes.take() {
+                            let own = spool.copy(&own[..], MAX_ASSET)?;
+                            note_found(asset, &own)?;
+                            bytes.insert((at, number), own);
+                        }
+                    }
+                }
+                Ok(made(target, format, thread, |place| bytes.remove(&place)))
+            }
+            Err(refusal) => Ok(refusal.into()),
         }
     }
+}
+
+/// Tells an asset what its bytes are.
+fn note_found(asset: &mut Asset, found: &Bytes) -> Result<()> {
+    File::open(&found.path)?.take(HEAD_BYTES).read_to_end(&mut asset.head)?;
+    asset.found = Some(Digest { size: found.size, sha256: found.sha256, crc32: 0 });
+    Ok(())
 }
 
 /// A thread as a conversation of the target.

@@ -18,7 +18,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use uuid::Uuid;
 
 use super::csv::Csv;
-use super::input::{Bytes, Input, Text};
+use super::input::{Bytes, Input, Spool, Text};
 use super::records::Records;
 use super::report::Entry;
 use super::scan::{Found, MAX_ELEMENT, Place, Scan};
@@ -114,13 +114,14 @@ impl Walk {
                 self.refuse(Entry { file, kind: "file", ..Entry::default() }, format!("{error:#}"))?;
             }
         }
+        let spool = Spool::new()?;
         for groups in tables.groups() {
             for group in groups? {
                 let (entry, bytes) = (group.entry.clone(), group.bytes);
                 let thing = if bytes > MAX_ELEMENT {
                     Thing::Refused(format!("its rows have more than {} MiB", MAX_ELEMENT / (1024 * 1024)))
                 } else {
-                    Records::join(&self.target, &group)
+                    Records::join(&self.target, &group, &spool)?
                 };
                 self.send(entry, thing, bytes)?;
             }

@@ -14,7 +14,7 @@ async fn source(house: &House) -> String {
         let file =
             json!([{ "file_name": "a.txt", "extracted_content": format!("text {number} ").repeat(200) }]);
         let files = if number % 3 == 0 { file } else { json!([]) };
-        let said = |n: u32| json!({ "uuid": format!("m{n}"), "sender": if n % 2 == 0 { "human" } else { "assistant" }, "text": format!("message {n} of {number}"), "created_at": "2025-01-01T00:00:00Z", "attachments": if n == 0 { files.clone() } else { json!([]) } });
+        let said = |n: u32| json!({ "uuid": format!("m{n}"), "sender": if n.is_multiple_of(2) { "human" } else { "assistant" }, "text": format!("message {n} of {number}"), "created_at": "2025-01-01T00:00:00Z", "attachments": if n == 0 { files.clone() } else { json!([]) } });
         rows.push(json!({ "uuid": id, "name": format!("Thread {number}"), "created_at": "2025-01-01T00:00:00Z", "updated_at": "2025-01-01T00:00:00Z", "chat_messages": (0..20).map(said).collect::<Vec<_>>() }));
     }
     house.import(&[&house.write("claude.json", serde_json::to_vec(&rows).unwrap())]).await;
