@@ -10,6 +10,7 @@ mod measure;
 mod place;
 mod report;
 mod threads;
+mod transfer;
 mod turns;
 mod verbs;
 
@@ -22,7 +23,7 @@ use clap::{Arg, Command, value_parser};
 use crate::measure::Pace;
 use crate::place::Database;
 
-const WHAT: [&str; 3] = ["turns", "files", "store"];
+const WHAT: [&str; 4] = ["turns", "files", "store", "transfer"];
 
 /// Lengths of the one thread that grows.
 const THREADS: [usize; 3] = [10, 1_000, 10_000];
@@ -99,6 +100,11 @@ async fn main() -> anyhow::Result<()> {
         && let Some(server) = server
     {
         files::run(server).await?;
+    }
+    if wanted("transfer")
+        && let Some(server) = server
+    {
+        transfer::run(server).await?;
     }
     if wanted("store") {
         run(&sizes, pace, server).await?;

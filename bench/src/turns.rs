@@ -2,6 +2,7 @@
 //! taken of all of them, one after the other, before the next one is begun. Out: the figures row by row, and the
 //! ratios that have goals.
 
+mod by_model;
 mod chunked;
 mod client;
 mod growth;
@@ -71,6 +72,7 @@ pub async fn run(plan: &Plan<'_>) -> anyhow::Result<()> {
     for subject in subjects {
         subject.stop().await?;
     }
+    by_model::print(&databases, sandbox, plan).await?;
     growth::print(&databases, sandbox, plan).await?;
     for place in databases.iter().flat_map(|database| &database.places) {
         place.store.close().await;

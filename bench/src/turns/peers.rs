@@ -136,7 +136,9 @@ async fn threadkeep(
     data: &Path,
 ) -> anyhow::Result<ServerProcess> {
     let address = database.places.first().context("there is no store")?.address();
+    let model = format!("{sandbox}/v1");
     let env = [
+        ("OPENAI_BASE_URL", model.as_str()),
         ("DATABASE_URL", address.as_str()),
         ("SANDBOX_URL", sandbox),
         ("THREADKEEP_JWT_SECRET", JWT_SECRET),

@@ -1,7 +1,7 @@
 //! The bare relay: what a turn costs when next to nothing is promised. It forwards the request to the sandbox,
 //! reads its lines, sends the deltas on, and at the end, before the last event, commits two rows: what was said and
-//! what was answered. One writer, group commit, `synchronous = FULL`. No sign-in, no log, no resume. Without a file
-//! it only hands the bytes on.
+//! what was answered, found again by their thread. One writer, group commit, `synchronous = FULL`. No sign-in, no log,
+//! no resume. Without a file it only hands the bytes on.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -22,6 +22,7 @@ use serde::Deserialize;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
+use uuid::Uuid;
 
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
@@ -78,7 +79,8 @@ fn open(file: &Path) -> anyhow::Result<Connection> {
     let db = Connection::open_with_flags(file, flags)?;
     db.execute_batch(
         "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; \
-         CREATE TABLE said (id INTEGER PRIMARY KEY, role TEXT NOT NULL, text TEXT NOT NULL)",
+         CREATE TABLE said (id INTEGER PRIMARY KEY, thread TEXT NOT NULL, role TEXT NOT NULL, text TEXT NOT NULL); \
+         CREATE INDEX said_in ON said (thread, id)",
     )?;
     Ok(db)
 }
@@ -88,10 +90,11 @@ fn write(db: &Connection, mut queue: mpsc::UnboundedReceiver<Save>) -> rusqlite:
     let mut saves = Vec::new();
     while queue.blocking_recv_many(&mut saves, 256) > 0 {
         let transaction = db.unchecked_transaction()?;
-        let mut insert = db.prepare_cached("INSERT INTO said (role, text) VALUES (?1, ?2)")?;
+        let mut insert = db.prepare_cached("INSERT INTO said (thread, role, text) VALUES (?1, ?2, ?3)")?;
         for save in &saves {
-            insert.execute(("user", &save.said))?;
-            insert.execute(("assistant", &save.answered))?;
+            let thread = Uuid::new_v4().to_string();
+            insert.execute((&thread, "user", &save.said))?;
+            insert.execute((&thread, "assistant", &save.answered))?;
         }
         transaction.commit()?;
         for save in saves.drain(..) {

@@ -4,7 +4,7 @@
 
 use uuid::Uuid;
 
-use crate::model::{Prompt, Said};
+use crate::model::{Prompt, Said, Words};
 use crate::prompt::valid;
 
 /// Of the budget, what is used right after the cut has moved.
@@ -25,8 +25,12 @@ pub struct Material {
     pub system: String,
     /// The thread before the newest message, oldest first.
     pub before: Vec<Unit>,
+    /// What was left out before, in short.
+    pub summary: Option<String>,
     /// The newest message of the user, which always stays.
-    pub newest: String,
+    pub newest: Words,
+    /// Its words alone, for when its files leave no room.
+    pub bare: String,
     /// What the run has said and done so far.
     pub own: Vec<Said>,
 }
@@ -46,7 +50,7 @@ pub fn chars(said: &[Said]) -> usize {
     let count = |text: &str| text.chars().count();
     said.iter()
         .map(|said| match said {
-            Said::User(text) => count(text) + JOIN,
+            Said::User(words) => count(&words.text) + JOIN + parts(words),
             Said::Assistant { text, calls } => {
                 let calls = calls.iter().map(|call| count(&call.name) + count(&call.args));
                 count(text) + JOIN + calls.sum::<usize>()
@@ -56,6 +60,10 @@ pub fn chars(said: &[Said]) -> usize {
         .sum()
 }
 
+fn parts(words: &Words) -> usize {
+    words.parts.iter().map(|part| part.chars).sum()
+}
+
 /// Whether a message can be sent at all.
 pub fn takes(system: &str, message: &str, budget: usize) -> bool {
     system.chars().count() + message.chars().count() + JOIN <= budget
@@ -63,12 +71,16 @@ pub fn takes(system: &str, message: &str, budget: usize) -> bool {
 
 /// The prompt that fits. `from` is where the last one began: it begins there again unless that is too much.
 pub fn fit(material: Material, from: usize, budget: usize) -> Fitted {
-    let Material { system, before, newest, own } = material;
-    let fixed = system.chars().count() + newest.chars().count() + JOIN;
+    let Material { system, before, summary, newest, bare, own } = material;
+    let summary = summary.map(|summary| Said::User(summary.into()));
+    let base = system.chars().count() + chars(summary.as_slice());
+    let newest = [Said::User(newest)];
+    let [newest] = if base + chars(&newest) <= budget { newest } else { [Said::User(bare.into())] };
+    let fixed = base + chars(std::slice::from_ref(&newest));
     let (own, dropped_calls) = cut_own(own, budget.saturating_sub(fixed));
     let from = first(&before, from.min(before.len()), fixed + chars(&own), budget);
     let thread = before.into_iter().skip(from).flat_map(|unit| unit.said);
-    let messages = valid(thread.chain([Said::User(newest)]).chain(own));
+    let messages = valid(summary.into_iter().chain(thread).chain([newest]).chain(own));
     Fitted { prompt: Prompt { system, messages }, from, dropped_calls }
 }
 

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::message::MessageRole::{Assistant, User};
-use crate::model::{Answer, Call};
+use crate::model::{Answer, Call, Part, PartKind};
 use crate::prompt::of_message;
 use crate::prompt::tests::{accepted, message};
 
@@ -29,10 +29,15 @@ fn block() -> impl Strategy<Value = Value> {
 }
 
 /// A thread: each turn a question and perhaps an answer, of whatever blocks.
-fn turns() -> impl Strategy<Value = Vec<(String, Option<Vec<Value>>)>> {
+fn turns() -> impl Strategy<Value = Vec<(String, Vec<Part>, Option<Vec<Value>>)>> {
     let question = prop_oneof!["[a-zé]{1,50}", "q{300,900}"];
     let answer = prop::option::weighted(0.8, prop::collection::vec(block(), 0..6));
-    prop::collection::vec((question, answer), 1..30)
+    let part = (1usize..300).prop_map(|chars| {
+        let (name, mime_type) = ("f.png".to_owned(), "image/png".to_owned());
+        Part { file: Uuid::nil(), name, mime_type, kind: PartKind::Image, chars, data: "".into() }
+    });
+    let files = prop_oneof![3 => Just(Vec::new()), 1 => prop::collection::vec(part, 1..4)];
+    prop::collection::vec((question, files, answer), 1..30)
 }
 
 fn own() -> impl Strategy<Value = Vec<Said>> {
@@ -54,7 +59,7 @@ fn own() -> impl Strategy<Value = Vec<Said>> {
 fn counted(prompt: &Prompt) -> usize {
     let count = |text: &str| text.chars().count();
     let each = prompt.messages.iter().map(|said| match said {
-        Said::User(text) => count(text),
+        Said::User(words) => count(&words.text) + words.parts.iter().map(|part| part.chars).sum::<usize>(),
         Said::Assistant { text, calls } => {
             count(text) + calls.iter().map(|call| count(&call.name) + count(&call.args)).sum::<usize>()
         }
@@ -67,7 +72,9 @@ fn counted(prompt: &Prompt) -> usize {
 fn goes_on(first: &Prompt, second: &Prompt) -> bool {
     let Some((last, same)) = first.messages.split_last() else { return true };
     let grown = match (last, second.messages.get(same.len())) {
-        (Said::User(before), Some(Said::User(after))) => after.starts_with(before.as_str()),
+        (Said::User(before), Some(Said::User(after))) => {
+            after.text.starts_with(&before.text) && after.parts.starts_with(&before.parts)
+        }
         (before, Some(after)) => before == after,
         (_, None) => false,
     };
@@ -80,16 +87,17 @@ proptest! {
         let system = "s".repeat(40);
         let (mut before, mut from, mut seq) = (Vec::new(), 0, 0);
         let mut last: Option<Prompt> = None;
-        for (question, answer) in turns {
+        for (question, files, answer) in turns {
             seq += 1;
             let newest = question.clone();
-            let material = Material { system: system.clone(), before: before.clone(), newest, own: Vec::new() };
+            let (newest, bare) = (Words { text: newest.clone(), parts: files.clone() }, newest);
+            let material = Material { system: system.clone(), before: before.clone(), summary: None, newest, bare, own: Vec::new() };
             let fitted = fit(material.clone(), from, budget);
             accepted(&fitted.prompt);
             prop_assert!(counted(&fitted.prompt) <= budget, "{} > {budget}", counted(&fitted.prompt));
             prop_assert_eq!(&fitted.prompt.system, &system);
             let Some(Said::User(said)) = fitted.prompt.messages.last() else { panic!("the newest is the last") };
-            prop_assert!(said.ends_with(&question));
+            prop_assert!(said.text.ends_with(&question));
             match &last {
                 Some(last) if fitted.from == from => prop_assert!(goes_on(last, &fitted.prompt)),
                 _ => {}
@@ -97,22 +105,24 @@ proptest! {
             if fitted.from > from {
                 // Far enough that it need not move again at once, unless the newest message alone is that long.
                 let room = budget / 4 * 3;
-                let alone = system.chars().count() + question.chars().count() + JOIN;
+                let own: usize = files.iter().map(|part| part.chars).sum();
+                let alone = system.chars().count() + question.chars().count() + JOIN + own;
                 prop_assert!(counted(&fitted.prompt) <= room.max(alone));
             }
             // Whatever the run does, it stays within, and only its own oldest calls go.
             let more = fit(Material { own: own.clone(), ..material.clone() }, fitted.from, budget);
             accepted(&more.prompt);
             prop_assert!(counted(&more.prompt) <= budget);
-            prop_assert!(more.prompt.messages.iter().any(|m| matches!(m, Said::User(t) if t.ends_with(&question))));
+            prop_assert!(more.prompt.messages.iter().any(|m| matches!(m, Said::User(w) if w.text.ends_with(&question))));
             if more.from == fitted.from && more.dropped_calls == 0 {
                 prop_assert!(goes_on(&fitted.prompt, &more.prompt));
             }
             from = more.from;
             // The run's calls are its own; what the thread is told as goes on from there.
             last = Some(fit(material, from, budget).prompt);
-            let asked = message(seq, User, &json!([{ "type": "text", "text": question }]));
-            before.push(Unit { id: asked.id, said: of_message(&asked) });
+            let asked = message(seq, User, &json!([]));
+            let words = Words { text: question, parts: files };
+            before.push(Unit { id: asked.id, said: vec![Said::User(words)] });
             if let Some(blocks) = answer {
                 seq += 1;
                 let answered = message(seq, Assistant, &Value::Array(blocks));
@@ -129,14 +139,15 @@ fn the_cut_moves_far_and_then_stays() {
         (0..turns)
             .flat_map(|n| {
                 let answer = Said::Assistant { text: "a".repeat(48), calls: vec![] };
-                [unit(2 * n, Said::User("u".repeat(48))), unit(2 * n + 1, answer)]
+                [unit(2 * n, Said::User("u".repeat(48).into())), unit(2 * n + 1, answer)]
             })
             .collect()
     };
     let mut from = 0;
     let mut moves = Vec::new();
     for turns in 0..40 {
-        let material = Material { before: thread(turns), newest: "n".repeat(48), ..Material::default() };
+        let material =
+            Material { before: thread(turns), newest: "n".repeat(48).into(), ..Material::default() };
         let fitted = fit(material, from, 1000);
         if fitted.from != from {
             moves.push((turns, fitted.from));

@@ -3,10 +3,11 @@
 //! An event is serialised once, into `data`; the store and every wire reuse that text.
 
 use std::borrow::Cow;
-use std::fmt::Write as _;
+use std::ops::Range;
 
+use memchr::memchr2;
 use serde::{Deserialize, Serialize};
-use serde_json::value::to_raw_value;
+use serde_json::value::{RawValue, to_raw_value};
 use uuid::Uuid;
 
 use crate::event::{Log, Raw, RunEvent};
@@ -143,30 +144,94 @@ impl Entry {
 
 /// One line, without its end.
 pub fn encode(entry: &Entry) -> String {
-    let mut line = String::with_capacity(entry.data.get().len() + 80);
-    encode_into(entry, &mut line);
-    line
+    let mut line = Vec::with_capacity(entry.data.get().len() + 80);
+    let Entry { n, seq, ts, kind, data, line: own } = entry;
+    // JSON that was read can be written.
+    let _ = write_entry(&mut line, (*n, *seq, *ts), kind, data, own.as_deref());
+    String::from_utf8(line).unwrap_or_default()
 }
 
-/// As `encode`, at the end of a text.
-pub fn encode_into(entry: &Entry, out: &mut String) {
-    let Entry { n, seq, ts, kind, data, line } = entry;
-    // Writing to a String cannot fail.
-    let _ = match seq {
-        Some(seq) => write!(out, r#"{{"n":{n},"seq":{seq},"ts":{ts},"kind":"{kind}","data":"#),
-        None => write!(out, r#"{{"n":{n},"seq":null,"ts":{ts},"kind":"{kind}","data":"#),
-    };
-    out.push_str(&one_line(data.get()));
-    if let Some(line) = line {
-        out.push_str(r#","line":"#);
-        out.push_str(&one_line(line.get()));
+/// Where in the text of a batch an event's data lies, and the sandbox's own line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Written {
+    pub data: Range<usize>,
+    pub line: Option<Range<usize>>,
+}
+
+/// Adds an event to the lines of a batch.
+pub fn write_event(
+    out: &mut Vec<u8>,
+    (n, seq, ts): (i64, i64, i64),
+    event: &RunEvent,
+    line: Option<&RawValue>,
+) -> Result<Written, EntryError> {
+    write_entry(out, (n, Some(seq), ts), event.name(), event, line)
+}
+
+/// Adds what only the trace shows to the lines of a batch.
+pub fn write_trace(out: &mut Vec<u8>, (n, ts): (i64, i64), trace: &Trace) -> Result<(), EntryError> {
+    write_entry(out, (n, None, ts), trace.name(), trace, None).map(|_| ())
+}
+
+/// After an error nothing was added.
+fn write_entry(
+    out: &mut Vec<u8>,
+    (n, seq, ts): (i64, Option<i64>, i64),
+    kind: &str,
+    data: &impl Serialize,
+    line: Option<&RawValue>,
+) -> Result<Written, EntryError> {
+    let before = out.len();
+    if before > 0 {
+        out.push(b'\n');
     }
-    out.push('}');
+    for (name, number) in [(&b"{\"n\":"[..], Some(n)), (b",\"seq\":", seq), (b",\"ts\":", Some(ts))] {
+        out.extend_from_slice(name);
+        serde_json::to_writer(&mut *out, &number)?;
+    }
+    out.extend_from_slice(b",\"kind\":\"");
+    out.extend_from_slice(kind.as_bytes());
+    out.extend_from_slice(b"\",\"data\":");
+    let data = match write_flat(out, data) {
+        Ok(data) => data,
+        Err(error) => {
+            out.truncate(before);
+            return Err(error.into());
+        }
+    };
+    let line = line.map(|line| {
+        out.extend_from_slice(b",\"line\":");
+        let start = out.len();
+        out.extend_from_slice(line.get().as_bytes());
+        flatten(out, start)
+    });
+    out.push(b'}');
+    Ok(Written { data, line })
+}
+
+/// Adds a value as JSON on one line.
+fn write_flat(out: &mut Vec<u8>, value: &impl Serialize) -> serde_json::Result<Range<usize>> {
+    let start = out.len();
+    serde_json::to_writer(&mut *out, value)?;
+    Ok(flatten(out, start))
+}
+
+/// As `one_line`, of what was written since.
+fn flatten(out: &mut [u8], start: usize) -> Range<usize> {
+    let mut from = start;
+    while let Some(at) = memchr2(b'\n', b'\r', &out[from..]) {
+        out[from + at] = b' ';
+        from += at + 1;
+    }
+    start..out.len()
 }
 
 /// JSON on one line. A raw line end in JSON is white space: within a string it would be escaped.
 pub(crate) fn one_line(json: &str) -> Cow<'_, str> {
-    if json.contains(['\n', '\r']) { json.replace(['\n', '\r'], " ").into() } else { json.into() }
+    match memchr2(b'\n', b'\r', json.as_bytes()) {
+        Some(_) => json.replace(['\n', '\r'], " ").into(),
+        None => json.into(),
+    }
 }
 
 #[derive(Deserialize)]

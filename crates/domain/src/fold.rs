@@ -5,7 +5,6 @@
 //! Where the rules leave a choice: see `Fold::push`.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 
 use serde_json::value::RawValue;
 
@@ -127,9 +126,9 @@ impl Fold {
     }
 
     fn step(&mut self, ts: i64, line: &Step) {
-        let at = match self.steps.entry(line.id.clone()) {
-            Entry::Occupied(known) => *known.get(),
-            Entry::Vacant(new) => {
+        let at = match self.steps.get(&line.id) {
+            Some(known) => *known,
+            None => {
                 self.blocks.push(Block::Step {
                     id: line.id.clone(),
                     name: String::new(),
@@ -140,7 +139,8 @@ impl Fold {
                     duration_ms: None,
                     started_at: ts,
                 });
-                *new.insert(self.blocks.len() - 1)
+                self.steps.insert(line.id.clone(), self.blocks.len() - 1);
+                self.blocks.len() - 1
             }
         };
         if let Some(Block::Step { name, status, args, result, error, duration_ms, .. }) =
@@ -205,20 +205,21 @@ fn set(field: &mut Option<Raw>, given: Option<&RawValue>) {
 /// The same JSON without white space between its parts.
 fn compact(raw: &RawValue) -> Raw {
     let text = raw.get();
-    if !text.contains([' ', '\t', '\n', '\r']) {
-        return raw.to_owned();
-    }
-    let (mut in_string, mut escaped) = (false, false);
-    let kept = text.chars().filter(|c| {
+    let (mut kept, mut in_string, mut escaped) = (Vec::with_capacity(text.len()), false, false);
+    for byte in text.bytes() {
         if in_string {
-            in_string = escaped || *c != '"';
-            escaped = !escaped && *c == '\\';
-            return true;
+            in_string = escaped || byte != b'"';
+            escaped = !escaped && byte == b'\\';
+        } else if matches!(byte, b' ' | b'\t' | b'\n' | b'\r') {
+            continue;
+        } else {
+            in_string = byte == b'"';
         }
-        in_string = *c == '"';
-        !matches!(c, ' ' | '\t' | '\n' | '\r')
-    });
-    RawValue::from_string(kept.collect()).unwrap_or_else(|_| raw.to_owned())
+        kept.push(byte);
+    }
+    // Most is written without any, and need not be read again.
+    let compact = (kept.len() < text.len()).then(|| String::from_utf8(kept).ok()).flatten();
+    compact.and_then(|kept| RawValue::from_string(kept).ok()).unwrap_or_else(|| raw.to_owned())
 }
 
 #[cfg(test)]

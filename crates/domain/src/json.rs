@@ -78,7 +78,12 @@ pub fn check(bytes: &[u8]) -> Result<(), JsonFault> {
         pointer: String::new(),
         kind: JsonFaultKind::NotUtf8 { at: e.valid_up_to() },
     })?;
-    let mut walk = Walk::default();
+    check_within(text, MAX_DEPTH)
+}
+
+/// As `check`, with another bound on the depth: for a value that lies inside of others.
+pub(crate) fn check_within(text: &str, depth: usize) -> Result<(), JsonFault> {
+    let mut walk = Walk { path: Vec::new(), fault: None, depth };
     let mut document = serde_json::Deserializer::from_str(text);
     let read = Value(&mut walk).deserialize(&mut document).and_then(|()| document.end());
     read.map_err(|e| JsonFault {
@@ -96,10 +101,10 @@ fn syntax(error: &serde_json::Error) -> JsonFaultKind {
 }
 
 /// Where the reader stands. After a fault the path is left as it was, and so names the place.
-#[derive(Default)]
 struct Walk<'de> {
     path: Vec<Step<'de>>,
     fault: Option<JsonFaultKind>,
+    depth: usize,
 }
 
 enum Step<'de> {
@@ -131,7 +136,7 @@ impl Walk<'_> {
 
     /// Called on entering an array or object; the path is one step long for each one around it.
     fn enter<E: serde::de::Error>(&mut self) -> Result<(), E> {
-        if self.path.len() >= MAX_DEPTH { Err(self.refuse(JsonFaultKind::TooDeep)) } else { Ok(()) }
+        if self.path.len() >= self.depth { Err(self.refuse(JsonFaultKind::TooDeep)) } else { Ok(()) }
     }
 }
 

@@ -3,6 +3,7 @@
 //! sets no ids, numbers, roles or counts of ours.
 
 mod splitter;
+mod usual;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -88,6 +89,11 @@ fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<&'de RawValue>, 
 
 /// Reads one line, without its `\n`.
 pub fn parse(bytes: &[u8]) -> Result<Line, Rejection> {
+    usual::parse(bytes).map_or_else(|| strict(bytes), Ok)
+}
+
+/// Reads any line, or says what is wrong with it.
+fn strict(bytes: &[u8]) -> Result<Line, Rejection> {
     // The whole line is checked first: what the types below pass over unread is sound, too.
     json::check(bytes)?;
     // An array would pass for a struct's fields in order.

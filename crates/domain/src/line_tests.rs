@@ -53,6 +53,7 @@ fn lines_are_read_as_the_vectors_say() {
         let text = fs::read_to_string(file.unwrap().path()).unwrap();
         for vector in serde_json::from_str::<Vec<Vector>>(&text).unwrap() {
             count += 1;
+            same_both_ways(&bytes(&vector));
             match (parse(&bytes(&vector)), &vector.accepted, &vector.rejected) {
                 (Ok(line), Some(expected), None) => assert_eq!(shown(&line), *expected, "{}", vector.name),
                 (Err(why), None, Some(reason)) => {
@@ -63,6 +64,43 @@ fn lines_are_read_as_the_vectors_say() {
         }
     }
     assert!(count >= 80, "only {count} vectors were found");
+}
+
+/// What the quick reader takes, the strict one takes and reads the same.
+fn same_both_ways(bytes: &[u8]) {
+    if let Some(line) = usual::parse(bytes) {
+        assert_eq!(format!("{:?}", Ok::<_, Rejection>(line)), format!("{:?}", strict(bytes)));
+    }
+}
+
+#[test]
+fn the_lines_of_every_day_are_read_quickly() {
+    for line in [
+        r#"{"type":"delta","text":"a\nb"}"#,
+        r#"{"type":"log","level":"info","message":"m","ts":1}"#,
+        r#"{"type":"step","id":"s","name":"n","status":"running","args":{"a":[1]},"ts":17}"#,
+        r#"{"type":"result","message":""}"#,
+        r#"{"type":"error","code":"c","message":"m"}"#,
+    ] {
+        assert!(usual::parse(line.as_bytes()).is_some(), "{line}");
+        same_both_ways(line.as_bytes());
+    }
+    for line in [
+        r#"{"type":"delta","text":"\u0000"}"#,
+        r#"{"type":"delta","text":"a","text":"a"}"#,
+        r#"{"type":"delta","text":"a","id":"\u0000"}"#,
+        r#"{"type":"delta","text":null}"#,
+        r#"["delta"]"#,
+        r#"{"type":"step","id":"s","name":"n","status":"running","args":{"a":1,"a":2}}"#,
+        r#"{"type":"step","id":"s","name":"n","status":"running","durationMs":"1"}"#,
+    ] {
+        assert!(usual::parse(line.as_bytes()).is_none(), "{line}");
+    }
+    for depth in [json::MAX_DEPTH - 1, json::MAX_DEPTH] {
+        let args = format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+        let line = format!(r#"{{"type":"step","id":"s","name":"n","status":"failed","args":{args}}}"#);
+        assert_eq!(usual::parse(line.as_bytes()).is_some(), strict(line.as_bytes()).is_ok(), "{depth}");
+    }
 }
 
 #[test]
@@ -93,6 +131,7 @@ proptest! {
         let mut line = br#"{"type":"step","id":"s","name":"n","status":"failed","args":{"a":[1,"\u00e4"]},"error":"e","durationMs":1.5,"ts":17}"#.to_vec();
         let at = at % line.len();
         line[at] = byte;
+        same_both_ways(&line);
         if let Ok(Line::Step(step)) = parse(&line) {
             json::check(&serde_json::to_vec(&step).unwrap()).unwrap();
         }

@@ -5,6 +5,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::message::Raw;
+pub use crate::part::{Part, PartKind, Takes};
 use crate::run::Usage;
 
 /// What a model is given to go on from.
@@ -19,9 +20,23 @@ pub struct Prompt {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Said {
-    User(String),
+    User(Words),
     Assistant { text: String, calls: Vec<Call> },
     Answers(Vec<Answer>),
+}
+
+/// What a user said, and the files that are shown with it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct Words {
+    pub text: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<Part>,
+}
+
+impl<T: Into<String>> From<T> for Words {
+    fn from(text: T) -> Self {
+        Self { text: text.into(), parts: Vec::new() }
+    }
 }
 
 /// A call as a model made it. `args` is the text of a JSON object.

@@ -3,14 +3,14 @@
 
 use std::collections::HashMap;
 
-use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::answer::replay_events;
 use crate::fold::fold;
 use crate::message::{Block, Message, MessageRole};
-use crate::model::{Answer, Call, Said};
+use crate::model::{Answer, Call, Said, Words};
+use crate::part::Shown;
 
 /// What a call that never ended has come to, as far as anyone knows.
 const UNKNOWN: &str = "Error: the call was interrupted, and it is not known whether it took effect";
@@ -18,11 +18,11 @@ const NO_OUTPUT: &str = "(no output)";
 /// What every provider takes as the name of a tool.
 const NAME_CHARS: usize = 64;
 
-/// What a stored message puts into a prompt.
+/// What a stored message puts into a prompt, without its files.
 pub fn of_message(message: &Message) -> Vec<Said> {
     match message.role {
-        MessageRole::User => vec![Said::User(user_text(message))],
-        MessageRole::System => vec![Said::User(format!("[A note of the system] {}", message.text))],
+        MessageRole::User => vec![Said::User(message.text.as_str().into())],
+        MessageRole::System => vec![Said::User(format!("[A note of the system] {}", message.text).into())],
         MessageRole::Assistant => {
             let (events, _) = replay_events(&message.content);
             of_blocks(message.seq, &fold(events.into_iter().map(|event| (0, event))))
@@ -30,24 +30,9 @@ pub fn of_message(message: &Message) -> Vec<Said> {
     }
 }
 
-/// The words of the user, and which files came with them.
-pub fn user_text(message: &Message) -> String {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Attached {
-        name: String,
-        mime_type: String,
-        size: u64,
-    }
-    let attached: Vec<Attached> = serde_json::from_str(&message.file_attachments).unwrap_or_default();
-    let names: Vec<String> = attached
-        .iter()
-        .map(|file| format!("{} ({}, {} bytes)", file.name, file.mime_type, file.size))
-        .collect();
-    match names.is_empty() {
-        true => message.text.clone(),
-        false => format!("{}\n\n[Attached files: {}]", message.text, names.join(", ")),
-    }
+/// What a user said, with the files that are shown.
+pub fn words(message: &Message, shown: Shown) -> Words {
+    Words { text: format!("{}{}", message.text, shown.note), parts: shown.parts }
 }
 
 /// What an assistant's blocks put into a prompt; `seq` is the message's place in its thread. The calls get ids of
@@ -159,10 +144,13 @@ pub fn valid(messages: impl IntoIterator<Item = Said>) -> Vec<Said> {
     let mut messages = messages.into_iter().peekable();
     while let Some(said) = messages.next() {
         match said {
-            Said::User(text) if text.trim().is_empty() => {}
-            Said::User(text) => match out.last_mut() {
-                Some(Said::User(before)) => join(before, &text),
-                _ => out.push(Said::User(text)),
+            Said::User(words) if words.text.trim().is_empty() => {}
+            Said::User(words) => match out.last_mut() {
+                Some(Said::User(before)) => {
+                    join(&mut before.text, &words.text);
+                    before.parts.extend(words.parts);
+                }
+                _ => out.push(Said::User(words)),
             },
             // Nobody has asked yet, or nothing was called: it answers nothing.
             Said::Assistant { .. } | Said::Answers(_) if out.is_empty() => {}

@@ -26,8 +26,8 @@ pub(crate) fn accepted(prompt: &Prompt) {
     for (at, said) in messages.iter().enumerate() {
         let next = messages.get(at + 1);
         match said {
-            Said::User(text) => {
-                assert!(!text.trim().is_empty());
+            Said::User(words) => {
+                assert!(!words.text.trim().is_empty());
                 assert!(!matches!(next, Some(Said::User(_) | Said::Answers(_))), "{}", shown());
             }
             Said::Assistant { text, calls } if calls.is_empty() => {
@@ -147,10 +147,10 @@ fn a_user_is_told_with_the_names_of_what_was_attached() {
     let mut message = message(1, MessageRole::User, &json!([text("Look")]));
     message.file_attachments =
         json!([{ "fileId": Uuid::nil(), "name": "a.txt", "mimeType": "text/plain", "size": 3, "sha256": "" }]).to_string();
-    assert_eq!(
-        of_message(&message),
-        [Said::User("Look\n\n[Attached files: a.txt (text/plain, 3 bytes)]".into())]
-    );
+    let shown = crate::part::shown(&message, crate::part::Takes::default(), 1000);
+    let told = words(&message, shown);
+    assert_eq!(told.text, "Look\n\n[Attached files: a.txt (text/plain, 3 bytes)]");
+    assert_eq!((told.parts.len(), of_message(&message)), (1, vec![Said::User("Look".into())]));
 }
 
 #[test]

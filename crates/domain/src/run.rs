@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
 use crate::conversation::{Mode, Source};
@@ -140,6 +141,34 @@ pub struct StartTurn {
     pub page_path: Option<String>,
     pub on_busy: OnBusy,
     pub on_disconnect: OnDisconnect,
+    #[serde(default)]
+    pub brought: Brought,
+}
+
+/// What a client of another dialect brought along: ids of its own, and what it wants to be told again.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Brought {
+    /// For a first turn, the conversation to make.
+    pub conversation: Option<Uuid>,
+    pub message: Option<Uuid>,
+    /// How the client calls the message, where that is no UUID.
+    pub message_name: Option<String>,
+    /// What a model is told for this turn alone, beside its agent's instructions.
+    pub instructions: Option<String>,
+    /// The request's own settings, which its answer repeats.
+    pub echo: Option<serde_json::Value>,
+}
+
+/// The id of what a client calls by a name of its own: a UUID is itself, any other text always gives the same one
+/// within `space`.
+pub fn named_id(space: Uuid, name: &str) -> Uuid {
+    Uuid::try_parse(name).unwrap_or_else(|_| {
+        let digest = Sha256::new().chain_update(space.as_bytes()).chain_update(name.as_bytes()).finalize();
+        let mut bytes = [0; 16];
+        bytes.copy_from_slice(&digest[..16]);
+        uuid::Builder::from_custom_bytes(bytes).into_uuid()
+    })
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -152,6 +181,17 @@ pub struct TurnMessage {
 #[cfg(test)]
 mod tests {
     use super::RunStatus::{self, Cancelled, Failed, Interrupted, Queued, Running, Succeeded};
+    use super::{Uuid, named_id};
+
+    #[test]
+    fn a_name_has_one_id_in_its_space() {
+        let (here, there) = (Uuid::from_u128(1), Uuid::from_u128(2));
+        assert_eq!(named_id(here, "chat-1"), named_id(here, "chat-1"));
+        assert_ne!(named_id(here, "chat-1"), named_id(there, "chat-1"));
+        assert_ne!(named_id(here, "chat-1"), named_id(here, "chat-2"));
+        assert_eq!(named_id(here, "chat-1").get_version_num(), 8);
+        assert_eq!(named_id(here, &there.to_string().to_uppercase()), there);
+    }
 
     #[test]
     fn only_these_steps_are_legal() {

@@ -7,7 +7,7 @@ mod words;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-pub use highlight::{Highlight, highlight_message, highlight_title};
+pub use highlight::{Highlight, excerpt, highlight_message, highlight_title};
 pub use words::{MAX_INDEX_BYTES, MAX_INDEX_WORDS, MAX_WORD_CHARS, Word, words};
 
 /// How many words of a query are used; the rest is dropped.
@@ -21,6 +21,8 @@ const MAX_POSITIONS: usize = 255;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Query {
     phrases: Vec<Vec<String>>,
+    /// One phrase is enough.
+    any: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -58,7 +60,13 @@ impl Query {
                 _ => phrases.push(vec![word.folded]),
             }
         }
-        (!phrases.is_empty()).then_some(Self { phrases })
+        (!phrases.is_empty()).then_some(Self { phrases, any: false })
+    }
+
+    /// The same phrases, of which a text needs one alone: for questions, whose words are not all in the answer.
+    #[must_use]
+    pub fn any(self) -> Self {
+        Self { any: true, ..self }
     }
 
     /// Each phrase has at least one word.
@@ -69,7 +77,8 @@ impl Query {
     /// For `MATCH` on an FTS5 table with `tokenize = 'ascii'` that holds `index_text`.
     pub fn fts5(&self) -> String {
         let phrase = |words: &Vec<String>| format!("\"{}\" *", words.join(" ").replace('"', "\"\""));
-        self.phrases.iter().map(phrase).collect::<Vec<_>>().join(" AND ")
+        let between = if self.any { " OR " } else { " AND " };
+        self.phrases.iter().map(phrase).collect::<Vec<_>>().join(between)
     }
 
     /// For `@@ $1::tsquery` on a column that holds `index_tsvector`.
@@ -78,7 +87,8 @@ impl Query {
             let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
             format!("({}:*)", words.join(" <-> "))
         };
-        self.phrases.iter().map(phrase).collect::<Vec<_>>().join(" & ")
+        let between = if self.any { " | " } else { " & " };
+        self.phrases.iter().map(phrase).collect::<Vec<_>>().join(between)
     }
 }
 
@@ -111,7 +121,7 @@ pub fn index_tsvector(text: &str) -> String {
     out
 }
 
-/// How a text answers a query; `None` when one of the phrases is missing.
+/// How a text answers a query; `None` when a phrase that it needs is missing.
 pub fn matches(text: &str, query: &Query) -> MatchKind {
     let words = words(text);
     let best = |phrase: &Vec<String>| {
@@ -120,7 +130,8 @@ pub fn matches(text: &str, query: &Query) -> MatchKind {
             .max()
             .unwrap_or(MatchKind::None)
     };
-    query.phrases.iter().map(best).min().unwrap_or(MatchKind::None)
+    let each = query.phrases.iter().map(best);
+    if query.any { each.max() } else { each.min() }.unwrap_or(MatchKind::None)
 }
 
 fn whole_or_prefix(found: &[Word], phrase: &[String]) -> MatchKind {

@@ -11,7 +11,7 @@ pub const MAX_KEY_CHARS: usize = 64;
 pub const MAX_SUB_PATH_CHARS: usize = 512;
 
 /// The one destination that may be open several times, and whose tabs are therefore told apart by UUIDs.
-const NEW_TAB: &str = "new_tab";
+pub(crate) const NEW_TAB: &str = "new_tab";
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

@@ -8,10 +8,25 @@ use uuid::Uuid;
 pub use archive::{Archive, ArchivedBranch, ArchivedFile, ArchivedRun};
 
 pub mod archive;
+mod assistants;
 pub mod block;
+mod chat_conversations;
+mod chatgpt;
+mod claude;
+mod conversations;
+mod copilot_chats;
+pub mod fields;
 pub mod file_line;
+pub mod format;
+mod librechat;
+mod open_webui;
 pub mod own;
+pub mod page;
+mod part;
+mod row;
+pub mod rows;
 pub mod thread;
+mod tree;
 
 /// Why something is not taken in. The text says what was wrong with which part of the input.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -82,7 +82,7 @@ impl Agent<'_> {
         let goal = &self.envelope.message.content;
         let step = self.emit.begin("plan", serde_json::json!({ "goal": goal })).await?;
         let mut thread = self.history();
-        thread.push(Said::User(format!("plan {goal}")));
+        thread.push(Said::User(format!("plan {goal}").into()));
         let kept = std::mem::replace(&mut self.system, instructions.to_owned());
         let said = self.ask_model(valid(thread), Vec::new(), Told::Never).await;
         self.system = kept;
@@ -108,14 +108,14 @@ impl Agent<'_> {
         turns
             .map(|turn| match turn.role.as_str() {
                 "assistant" => Said::Assistant { text: turn.content.clone(), calls: Vec::new() },
-                _ => Said::User(turn.content.clone()),
+                _ => Said::User(turn.content.as_str().into()),
             })
             .collect()
     }
 
     fn thread(&self) -> Vec<Said> {
         let mut thread = self.history();
-        thread.push(Said::User(self.envelope.message.content.clone()));
+        thread.push(Said::User(self.envelope.message.content.as_str().into()));
         valid(thread)
     }
 
@@ -192,7 +192,7 @@ impl Agent<'_> {
 fn fit(thread: &mut [Said], budget: usize) {
     const LEFT_OUT: &str = "[left out: the conversation is too long]";
     let size = |said: &Said| match said {
-        Said::User(text) => text.len(),
+        Said::User(words) => words.text.len(),
         Said::Assistant { text, calls } => {
             text.len() + calls.iter().map(|call| call.args.len()).sum::<usize>()
         }

@@ -25,12 +25,13 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use turn::tools::Tool;
 use turn::tools::files::{ListFiles, ReadFile};
+use turn::tools::knowledge::{SaveToTable, SearchPages, SearchTables};
 use turn::tools::servers::{self, ToolServers};
 use turn::{Access, Agents, Parts, Turns};
 use upstream::composio::Composio;
 use upstream::guard::{Allowed, Guarded};
 use upstream::jwks::Jwks;
-use upstream::llm::models::{ModelSettings, Models, ProviderSettings};
+use upstream::llm::models::{LocalServer, ModelSettings, Models, ProviderSettings};
 use upstream::mcp::{Endpoint, HttpEndpoint, StdioEndpoint};
 use upstream::sandbox::{SandboxClient, SandboxLimits};
 use uuid::Uuid;
@@ -112,8 +113,10 @@ pub async fn build(
         sandbox: sandbox(config)?,
         agents: Arc::new(RunAccess { public_url: public_url.clone(), secret: secret.clone() }),
         models: Arc::clone(&models),
-        tools: tools(&store, &blobs),
+        tools: tools(&store, &blobs, &clock),
         tool_servers: Arc::clone(&tool_servers),
+        blobs: blobs.clone(),
+        context_summary: config.context_summary,
     })
     .await
     .context("DATABASE_URL: what earlier runs left cannot be settled")?;
@@ -137,23 +140,25 @@ pub async fn build(
         stopping: CancellationToken::new(),
     });
     tidy::keep_tidy(&app);
+    look_around(&app);
     Ok(app)
 }
 
 /// The turns of the store for one command, beside the servers.
-pub fn turns_beside(config: &Config, store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Result<Turns> {
-    let (public_url, secret) = (String::new(), Secret::new(""));
-    let tool_servers = Arc::new(tool_servers(config, Arc::clone(&store), secret.clone())?);
+pub async fn turns_beside(config: &Config, store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Result<Turns> {
+    let (public_url, secret, tasks) = (String::new(), Secret::new(""), TaskTracker::new());
     Ok(Turns::beside(Parts {
+        tool_servers: Arc::new(tool_servers(config, Arc::clone(&store), secret.clone())?),
+        blobs: open_blobs(config, &tasks).await?,
         store,
         clock,
         limits: config.limits.clone(),
-        tasks: TaskTracker::new(),
+        tasks,
         sandbox: None,
         agents: Arc::new(RunAccess { public_url, secret }),
         models: Arc::new(models(config)?),
         tools: Vec::new(),
-        tool_servers,
+        context_summary: false,
     }))
 }
 
@@ -166,10 +171,13 @@ fn sandbox(config: &Config) -> Result<Option<SandboxClient>> {
 }
 
 /// What models may call on the server.
-fn tools(store: &Arc<dyn Store>, blobs: &Blobs) -> Vec<Arc<dyn Tool>> {
+fn tools(store: &Arc<dyn Store>, blobs: &Blobs, clock: &Arc<dyn Clock>) -> Vec<Arc<dyn Tool>> {
     vec![
         Arc::new(ListFiles { store: Arc::clone(store) }),
         Arc::new(ReadFile { store: Arc::clone(store), blobs: blobs.clone() }),
+        Arc::new(SearchPages { store: Arc::clone(store) }),
+        Arc::new(SearchTables { store: Arc::clone(store) }),
+        Arc::new(SaveToTable { store: Arc::clone(store), clock: Arc::clone(clock) }),
     ]
 }
 
@@ -218,14 +226,51 @@ fn models(config: &Config) -> Result<Models> {
     let provider = |provider: &Provider| ProviderSettings {
         key: provider.api_key.clone(),
         base_url: provider.base_url.clone(),
+        inputs: provider.inputs.clone(),
     };
     let settings = ModelSettings {
         openai: provider(&config.openai),
         anthropic: provider(&config.anthropic),
         anthropic_version: config.anthropic_version.clone(),
         default_model: config.model.clone(),
+        local: local_servers(config),
     };
     Ok(Models::new(settings, &config.limits, upstream::http::client()?)?)
+}
+
+/// Where model servers of this machine are looked for.
+fn local_servers(config: &Config) -> Vec<LocalServer> {
+    if !config.local_models {
+        return Vec::new();
+    }
+    let ollama = config.ollama_url.clone().unwrap_or_else(|| "http://127.0.0.1:11434".to_owned());
+    let ollama = LocalServer { provider: "ollama", title: "Ollama", url: ollama, owner: None };
+    // Its usual port is this server's, too.
+    let usual = (config.listen.port() != 8080).then(|| "http://127.0.0.1:8080".to_owned());
+    let llamacpp = config.llamacpp_url.clone().or(usual).map(|url| LocalServer {
+        provider: "llamacpp",
+        title: "llama.cpp",
+        url,
+        owner: Some("llamacpp"),
+    });
+    let named = [&config.openai.base_url, &config.anthropic.base_url];
+    let taken = |url: &str| named.iter().any(|named| named.as_deref().is_some_and(|n| n.starts_with(url)));
+    [Some(ollama), llamacpp].into_iter().flatten().filter(|server| !taken(&server.url)).collect()
+}
+
+/// Says in the log what was found on this machine; nothing waits for it.
+fn look_around(app: &AppState) {
+    let models = Arc::clone(&app.models);
+    let stopping = app.stopping.clone();
+    app.tasks.spawn(async move {
+        let found = tokio::select! {
+            found = models.list_local() => found,
+            () = stopping.cancelled() => return,
+        };
+        if !found.is_empty() {
+            tracing::info!(models = found.join(" "), "models on this machine are offered");
+        }
+    });
 }
 
 /// Where a run's sandbox calls back, and with what.

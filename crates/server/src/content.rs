@@ -65,14 +65,14 @@ fn content_type(mime_type: &str) -> String {
     if mime_type.starts_with("text/") { format!("{mime_type}; charset=utf-8") } else { mime_type.to_owned() }
 }
 
-fn put(headers: &mut HeaderMap, name: header::HeaderName, value: &str) {
+pub fn put(headers: &mut HeaderMap, name: header::HeaderName, value: &str) {
     if let Ok(value) = HeaderValue::from_str(value) {
         headers.insert(name, value);
     }
 }
 
 /// RFC 6266: a plain name that every client can read, and the real one beside it.
-fn disposition(inline: bool, name: &str) -> String {
+pub fn disposition(inline: bool, name: &str) -> String {
     let kind = if inline { "inline" } else { "attachment" };
     let plain: String = name
         .chars()

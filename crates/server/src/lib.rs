@@ -6,6 +6,7 @@ pub mod boot;
 pub mod cli;
 pub mod config;
 mod content;
+mod dialect;
 mod etag;
 mod extract;
 mod gateway;

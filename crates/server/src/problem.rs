@@ -6,6 +6,7 @@ use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use domain::conversation::PatchFault;
+use domain::table::TableFault;
 use serde_json::{Map, Value};
 use store::StoreError;
 
@@ -178,6 +179,7 @@ impl From<StoreError> for Problem {
                 Self::invalid_value(input, sentence(detail))
             }
             StoreError::Invalid { input, detail } => Self::invalid_parameter(input, sentence(detail)),
+            StoreError::BadTable(fault) => fault.into(),
             StoreError::Refused(fault) => fault.into(),
             StoreError::BagFull { limit } => Self::new(
                 StatusCode::PAYLOAD_TOO_LARGE,
@@ -202,6 +204,12 @@ impl From<StoreError> for Problem {
                 Self::internal()
             }
         }
+    }
+}
+
+impl From<TableFault> for Problem {
+    fn from(fault: TableFault) -> Self {
+        Self::invalid_value(&fault.pointer, sentence(&fault.detail))
     }
 }
 

@@ -12,12 +12,13 @@ use crate::extract::caller::authenticate;
 use crate::jsonapi::schema::{ErrorsDocument, ProblemDocument};
 use crate::problem::{self, Problem};
 use crate::routes::{
-    agent, agents, api_keys, approvals, audit, branches, conversations, executions, files, gateway as models,
-    health, home, members, openapi, runs, session, tool_servers, turns, uploads, usage, workspace_files,
+    ag_ui, agent, agents, ai_chat, api_keys, approvals, audit, branches, conversations, executions, export,
+    files, gateway as models, health, home, members, oai_conversations as oai, openapi, pages, responses,
+    rows, runs, session, table_files, tables, tool_servers, turns, uploads, usage, workspace_files,
     workspaces,
 };
 use crate::state::AppState;
-use crate::{gateway, host, observe, web};
+use crate::{dialect, gateway, host, observe, web};
 
 #[derive(OpenApi)]
 #[openapi(info(
@@ -31,7 +32,9 @@ use crate::{gateway, host, observe, web};
     (name = "branches", description = "Edits and forks of a thread"),
     (name = "files", description = "Files of a conversation, and of a workspace"),
     (name = "executions", description = "Runs outside any conversation"),
+    (name = "clients", description = "For clients of the Vercel AI SDK, AG-UI and OpenAI's Responses and Conversations"),
     (name = "models", description = "Models for clients of OpenAI's and Anthropic's APIs"),
+    (name = "knowledge", description = "Pages and tables that a workspace keeps, searches and cites"),
     (name = "sandbox", description = "What a run's sandbox may ask for"),
     (name = "workspaces", description = "Who may do what"),
     (name = "session", description = "The browser's session"),
@@ -96,6 +99,17 @@ fn guarded() -> OpenApiRouter<AppState> {
         .routes(routes!(workspace_files::list, workspace_files::keep))
         .routes(routes!(workspace_files::content))
         .routes(routes!(workspace_files::delete))
+        .routes(routes!(ag_ui::run))
+        .routes(routes!(ag_ui::connect))
+        .routes(routes!(export::export))
+        .routes(routes!(pages::list, pages::create))
+        .routes(routes!(pages::show, pages::update, pages::remove))
+        .routes(routes!(tables::list, tables::create))
+        .routes(routes!(tables::show, tables::update, tables::remove))
+        .routes(routes!(rows::list, rows::add))
+        .routes(routes!(rows::show, rows::update, rows::remove))
+        .routes(routes!(table_files::import))
+        .routes(routes!(table_files::export))
 }
 
 /// Routes for other people's clients, and for runs with a token of their own.
@@ -106,12 +120,41 @@ fn served() -> OpenApiRouter<AppState> {
         .routes(routes!(models::messages))
 }
 
+/// Routes of OpenAI's APIs over conversations.
+fn responded() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new()
+        .routes(routes!(responses::create))
+        .routes(routes!(responses::retrieve, responses::delete))
+        .routes(routes!(responses::cancel))
+        .routes(routes!(responses::input_items))
+        .routes(routes!(oai::list, oai::create))
+        .routes(routes!(oai::retrieve, oai::update, oai::delete))
+        .routes(routes!(oai::list_items, oai::create_items))
+        .routes(routes!(oai::get_item))
+}
+
+/// Routes for clients that show a failure's body to their user.
+fn chatted() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new()
+        .routes(routes!(ai_chat::chat))
+        .routes(routes!(ai_chat::show))
+        .routes(routes!(ai_chat::stream))
+        .routes(routes!(ai_chat::stop))
+}
+
 pub fn router(app: &AppState) -> Router {
     let guarded = guarded().layer(from_fn_with_state(app.clone(), authenticate));
     let served = served()
         .layer(from_fn_with_state(app.clone(), gateway::authenticate))
         .layer(from_fn(gateway::as_clients_expect));
-    let (router, _) = open().merge(guarded).merge(served).split_for_parts();
+    let chatted =
+        chatted().layer(from_fn_with_state(app.clone(), authenticate)).layer(from_fn(dialect::in_words));
+    let responded = responded()
+        .layer(from_fn_with_state(app.clone(), authenticate))
+        .layer(from_fn(dialect::as_openai))
+        .layer(from_fn(gateway::as_clients_expect));
+    let all = open().merge(guarded).merge(served).merge(chatted).merge(responded);
+    let (router, _) = all.split_for_parts();
     router
         .fallback(web::fallback)
         .method_not_allowed_fallback(|| async { Problem::method_not_allowed() })
@@ -127,7 +170,7 @@ pub fn router(app: &AppState) -> Router {
 /// The description of every route, and of the credential that it asks for.
 pub fn openapi() -> utoipa::openapi::OpenApi {
     let (_, open) = open().split_for_parts();
-    let (_, mut guarded) = guarded().merge(served()).split_for_parts();
+    let (_, mut guarded) = guarded().merge(served()).merge(chatted()).merge(responded()).split_for_parts();
     openapi::guard(&mut guarded);
     let mut api = Api::openapi();
     api.merge(open);

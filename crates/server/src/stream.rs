@@ -12,6 +12,7 @@ use domain::run::Run;
 use domain::wire::{Renderer, Wire, forward};
 use futures_util::stream;
 use turn::Follower;
+use uuid::Uuid;
 
 use crate::extract::{Caller, Named};
 
@@ -19,12 +20,30 @@ const HEARTBEAT: Duration = Duration::from_secs(15);
 /// A stream ends within this of its reader losing the right to read.
 const RECHECK: Duration = Duration::from_secs(30);
 
+/// How a run is told to one reader.
+pub struct Telling {
+    pub renderer: Renderer,
+    /// What comes before the first event.
+    pub opening: Vec<u8>,
+    /// A conversation that was not to be kept: it goes when the reader does.
+    pub forget: Option<Uuid>,
+    /// The response ends where the run waits for a person: such a client asks its own user, and comes back.
+    pub pauses: bool,
+}
+
+impl Telling {
+    pub fn plain(renderer: Renderer) -> Self {
+        Self { renderer, opening: Vec::new(), forget: None, pauses: false }
+    }
+}
+
 struct Reader {
     follower: Follower,
-    wire: Wire,
+    telling: Telling,
+    run: Uuid,
     /// An execution's lines go on as they came.
     raw: bool,
-    renderer: Renderer,
+    over: bool,
     caller: Caller,
     named: Named,
     checked: Instant,
@@ -33,7 +52,11 @@ struct Reader {
 impl Reader {
     /// The next bytes; `None` ends the response.
     async fn next(&mut self) -> Option<Bytes> {
-        loop {
+        if !self.telling.opening.is_empty() {
+            return Some(std::mem::take(&mut self.telling.opening).into());
+        }
+        let heartbeat = self.telling.renderer.wire().heartbeat();
+        while !self.over {
             if self.checked.elapsed() >= RECHECK {
                 // The credential may have been taken back, and the membership with it. A store that is away for a
                 // moment says nothing about that.
@@ -44,16 +67,24 @@ impl Reader {
                 self.checked = Instant::now();
             }
             match tokio::time::timeout(HEARTBEAT, self.follower.next()).await {
-                Err(_) if self.wire.heartbeat().is_empty() => {}
-                Err(_) => return Some(Bytes::from_static(self.wire.heartbeat().as_bytes())),
+                Err(_) if heartbeat.is_empty() => {}
+                Err(_) => return Some(Bytes::from_static(heartbeat.as_bytes())),
                 Ok(Ok(Some(events))) => {
                     let mut out = Vec::with_capacity(events.iter().map(|event| event.data.len() + 64).sum());
                     for event in &events {
+                        if event.kind == "done" && self.telling.renderer.wire() == Wire::Responses {
+                            self.count().await;
+                        }
                         if self.raw {
                             forward(event.ts, event.kind, &event.data, event.line.as_deref(), &mut out);
                         } else {
-                            self.renderer.push(event.seq, event.ts, event.kind, &event.data, &mut out);
+                            let renderer = &mut self.telling.renderer;
+                            renderer.push(event.seq, event.ts, event.kind, &event.data, &mut out);
                         }
+                    }
+                    if self.telling.pauses && self.telling.renderer.waits() && self.is_undecided().await {
+                        self.telling.renderer.pause(&mut out);
+                        self.over = true;
                     }
                     if !out.is_empty() {
                         return Some(out.into());
@@ -66,14 +97,54 @@ impl Reader {
                 }
             }
         }
+        None
+    }
+
+    /// Tells the dialect what the run has cost.
+    async fn count(&mut self) {
+        let Ok(scope) = self.caller.scope(self.named).await else { return };
+        if let Ok(run) = self.caller.app().store.get_run(&scope, self.run).await {
+            self.telling.renderer.know(run.usage);
+        }
+    }
+
+    /// Whether somebody still has to decide: what waits in the log may have been decided since.
+    async fn is_undecided(&self) -> bool {
+        let Ok(scope) = self.caller.scope(self.named).await else { return false };
+        let asked = self.caller.app().store.list_approvals(scope.workspace, self.run).await;
+        asked.is_ok_and(|asked| asked.iter().any(|one| one.decision.is_none()))
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        let Some(conversation) = self.telling.forget else { return };
+        let (caller, named) = (self.caller.clone(), self.named);
+        self.caller.app().tasks.spawn(async move {
+            let app = caller.app();
+            if let Ok(scope) = caller.scope(named).await
+                && let Err(error) =
+                    app.store.delete_conversation(&scope, conversation, None, app.clock.now()).await
+            {
+                tracing::warn!(%error, "a conversation that was not to be kept is still there");
+            }
+        });
     }
 }
 
 /// The response that streams a run to its caller.
 pub fn respond(mut follower: Follower, wire: Wire, caller: Caller, named: Named, run: &Run) -> Response {
-    let raw = wire == Wire::Ndjson && run.execution.is_some();
     let renderer = Renderer::after(wire, if wire.looks_back() { follower.rewind() } else { 0 });
-    let reader = Reader { follower, wire, raw, renderer, caller, named, checked: Instant::now() };
+    let renderer = renderer.at(&caller.app().public_url);
+    respond_as(follower, Telling::plain(renderer), caller, named, run)
+}
+
+/// As `respond`, told in a way of its own.
+pub fn respond_as(follower: Follower, telling: Telling, caller: Caller, named: Named, run: &Run) -> Response {
+    let wire = telling.renderer.wire();
+    let raw = wire == Wire::Ndjson && run.execution.is_some();
+    let checked = Instant::now();
+    let reader = Reader { follower, telling, run: run.id, raw, over: false, caller, named, checked };
     let bytes = stream::unfold(reader, |mut reader| async move {
         let next = reader.next().await?;
         Some((Ok::<_, Infallible>(next), reader))
@@ -84,6 +155,12 @@ pub fn respond(mut follower: Follower, wire: Wire, caller: Caller, named: Named,
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store, no-transform"));
     // Tells a proxy in front not to gather what must arrive at once.
     headers.insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
+    if wire == Wire::UiMessage {
+        // As its own server writes them.
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+        headers
+            .insert(HeaderName::from_static("x-vercel-ai-ui-message-stream"), HeaderValue::from_static("v1"));
+    }
     tell_ids(headers, run);
     response
 }

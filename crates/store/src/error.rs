@@ -1,6 +1,7 @@
 //! What can go wrong in a store, named for what the caller can do about it.
 
 use domain::conversation::PatchFault;
+use domain::table::TableFault;
 
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -31,6 +32,9 @@ pub enum StoreError {
     /// A request that names something which does not fit, such as a message that is not in the thread.
     #[error("{detail}")]
     Invalid { input: &'static str, detail: &'static str },
+    /// A table's change was refused.
+    #[error("the table cannot be changed: {0}")]
+    BadTable(TableFault),
     /// A conversation's change was refused.
     #[error("the change was refused: {0:?}")]
     Refused(PatchFault),

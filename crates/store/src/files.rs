@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use domain::file::{Digest, File, FileSource};
 use domain::message::{Block, Message, MessageRole};
-use domain::run::{OnBusy, OnDisconnect, Run, StartTurn, TurnMessage};
+use domain::run::{Brought, OnBusy, OnDisconnect, Run, StartTurn, TurnMessage};
 use domain::tokens::TokenLimits;
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -161,6 +161,7 @@ pub(crate) fn execution_turn(new: &NewExecution) -> Result<StartTurn> {
         page_path: None,
         on_busy: OnBusy::Reject,
         on_disconnect: OnDisconnect::Cancel,
+        brought: Brought::default(),
     })
 }
 

@@ -5,6 +5,7 @@ pub mod bag;
 pub mod blobs;
 mod error;
 pub mod files;
+pub mod knowledge;
 mod list;
 pub mod postgres;
 mod search;

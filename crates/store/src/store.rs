@@ -20,8 +20,10 @@ use domain::conversation::{
 };
 use domain::file::{Bag, File};
 use domain::message::{Message, NewMessage, Window};
+use domain::page;
 use domain::run::{Lease, Run, StartTurn, TurnMessage, Usage};
 use domain::scope::{Role, Scope};
+use domain::table::{Column, Row, Table};
 use domain::tokens::{DayUsage, TokensUsed};
 use domain::tool_server::ToolServer;
 use domain::transfer::{Archive, ArchivedFile};
@@ -32,9 +34,10 @@ use uuid::Uuid;
 
 use crate::error::{Result, StoreError};
 use crate::files::{Doomed, Execution, Fork, NewExecution, NewFile, Purgeable, Reserved, Stored};
+use crate::knowledge::{FoundRow, Listed, TextSearch};
 use crate::turns::{
-    Batch, Begun, Branch, Dispatch, Heartbeat, Held, Lock, LogPage, NewTurn, News, QueueStart, Settled,
-    Settlement, Waiting,
+    Asking, Batch, Begun, Branch, Dispatch, Heartbeat, Held, Lock, LogPage, NewTurn, News, QueueStart,
+    Settled, Settlement, Waiting,
 };
 
 pub(crate) const WORKSPACE_NOT_EMPTY: StoreError = StoreError::Conflict {
@@ -298,6 +301,100 @@ pub trait Store: Send + Sync {
     ) -> Result<Vec<ToolServer>>;
 
     async fn remove_tool_server(&self, scope: &Scope, name: &str, now: Timestamp) -> Result<()>;
+    // ---- pages ----
+
+    async fn create_page(&self, scope: &Scope, page: &page::Page) -> Result<()>;
+
+    /// Changes the page with that id to this one. `NotFound` when there is none.
+    async fn update_page(&self, scope: &Scope, page: &page::Page) -> Result<()>;
+
+    async fn find_page(&self, scope: &Scope, id: Uuid) -> Result<Option<page::Page>>;
+
+    /// Pages in the order they were made, after `after`: at most `limit`, and fewer where they are long.
+    async fn list_pages(
+        &self,
+        scope: &Scope,
+        after: Option<Uuid>,
+        limit: usize,
+    ) -> Result<Listed<page::Page>>;
+
+    /// Removes a page for good, its words in the search index too.
+    async fn remove_page(&self, scope: &Scope, id: Uuid) -> Result<()>;
+
+    /// Pages that have the words in their title or body, best first.
+    async fn search_pages(&self, scope: &Scope, search: &TextSearch) -> Result<Listed<page::Page>>;
+
+    // ---- tables and their rows ----
+
+    async fn create_table(&self, scope: &Scope, table: &Table) -> Result<()>;
+
+    /// Renames a table and adds columns, as far as either is given. `BadTable` when a column would go or change.
+    async fn update_table(
+        &self,
+        scope: &Scope,
+        id: Uuid,
+        name: Option<&str>,
+        columns: Option<&[Column]>,
+        now: Timestamp,
+    ) -> Result<Table>;
+
+    async fn find_table(&self, scope: &Scope, id: Uuid) -> Result<Option<Table>>;
+
+    /// Tables in the order they were made, after `after`.
+    async fn list_tables(&self, scope: &Scope, after: Option<Uuid>, limit: usize) -> Result<Vec<Table>>;
+
+    /// Removes a table for good, with its rows and their words.
+    async fn remove_table(&self, scope: &Scope, id: Uuid) -> Result<()>;
+
+    /// Adds rows, all or none. Their cells fit the table's columns.
+    async fn add_rows(&self, scope: &Scope, table: Uuid, rows: &[Row], now: Timestamp) -> Result<()>;
+
+    /// Puts rows of an import down, which nobody sees before it is kept.
+    async fn stage_rows(
+        &self,
+        scope: &Scope,
+        table: Uuid,
+        import: Uuid,
+        rows: &[Row],
+        now: Timestamp,
+    ) -> Result<()>;
+
+    /// Makes the rows of an import visible, all at once, synced. `NotFound` unless all that were `staged` are there.
+    async fn keep_import(
+        &self,
+        scope: &Scope,
+        table: Uuid,
+        import: Uuid,
+        staged: u64,
+        now: Timestamp,
+    ) -> Result<()>;
+
+    /// Takes back the rows of an import that was not kept.
+    async fn drop_import(&self, scope: &Scope, table: Uuid, import: Uuid) -> Result<()>;
+
+    /// A table's rows in the order they were added, after `after`: at most `limit`, and fewer where they are long.
+    async fn list_rows(
+        &self,
+        scope: &Scope,
+        table: Uuid,
+        after: Option<Uuid>,
+        limit: usize,
+    ) -> Result<Listed<Row>>;
+
+    async fn find_row(&self, scope: &Scope, table: Uuid, id: Uuid) -> Result<Option<Row>>;
+
+    /// Changes the cells of the row with that id.
+    async fn update_row(&self, scope: &Scope, table: Uuid, row: &Row, now: Timestamp) -> Result<()>;
+
+    async fn remove_row(&self, scope: &Scope, table: Uuid, id: Uuid, now: Timestamp) -> Result<()>;
+
+    /// Rows that have the words, of one table or of all, best first.
+    async fn search_rows(
+        &self,
+        scope: &Scope,
+        table: Option<Uuid>,
+        search: &TextSearch,
+    ) -> Result<Listed<FoundRow>>;
 
     // ---- runs ----
 
@@ -329,6 +426,21 @@ pub trait Store: Send + Sync {
 
     /// As `read_trace`, for whoever is to end the run: its conversation may be deleted. `Lost` when it is another's.
     async fn read_held(&self, held: &Held, after: i64, max_bytes: usize) -> Result<LogPage>;
+
+    // ---- other people's clients ----
+
+    async fn get_asking(&self, scope: &Scope, run: Uuid) -> Result<Asking>;
+
+    /// Takes a run out of the API that made it; everything else goes on knowing it.
+    async fn forget_response(&self, scope: &Scope, run: Uuid) -> Result<()>;
+
+    /// The clients' own pairs of these conversations, which the scope is known to see; as JSON.
+    async fn list_metadata(&self, scope: &Scope, ids: &[Uuid]) -> Result<Vec<(Uuid, Option<String>)>>;
+
+    async fn set_metadata(&self, scope: &Scope, conversation: Uuid, metadata: &str) -> Result<()>;
+
+    /// One message of a conversation, on whichever branch.
+    async fn get_message(&self, scope: &Scope, conversation: Uuid, message: Uuid) -> Result<Message>;
 
     // ---- leases: liveness by the database's own clock ----
 

@@ -1,9 +1,11 @@
 //! What the verbs of a turn take and give.
 
+use std::sync::Arc;
+
 use domain::conversation::{Conversation, ConversationPatch, Kind, NewConversation};
 use domain::file::File;
 use domain::message::{Message, MessageRole, NewMessage, blocks_from_json};
-use domain::run::{Lease, Run, RunError, RunStatus, StartTurn, TurnMessage, Usage};
+use domain::run::{Brought, Lease, Run, RunError, RunStatus, StartTurn, TurnMessage, Usage};
 use domain::scope::{Role, Scope};
 use domain::tokens::{OutOfTokens, TokenLimits};
 use jiff::Timestamp;
@@ -55,6 +57,15 @@ pub enum Begun {
     OutOfTokens(OutOfTokens),
 }
 
+/// A run, and the turn that it was asked to be.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Asking {
+    pub run: Run,
+    pub turn: StartTurn,
+    /// Taken out of the API that made it.
+    pub forgotten: bool,
+}
+
 /// A run with the right to write to it, wherever it lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Held {
@@ -99,7 +110,7 @@ pub struct Batch {
     pub first_seq: i64,
     /// `first_seq - 1` when the batch holds no event.
     pub last_seq: i64,
-    pub entries: String,
+    pub entries: Arc<str>,
 }
 
 /// How a run ended, and all that is written with it.
@@ -198,9 +209,18 @@ pub(crate) fn to_json(value: &impl Serialize) -> Result<String> {
 }
 
 /// The message that a turn puts into its thread.
-pub(crate) fn user_message(id: Uuid, said: &TurnMessage, now: Timestamp) -> Result<NewMessage> {
+pub(crate) fn user_message(
+    id: Uuid,
+    said: &TurnMessage,
+    brought: &Brought,
+    now: Timestamp,
+) -> Result<NewMessage> {
     let content = blocks_from_json(&said.content).map_err(|fault| StoreError::Internal(fault.to_string()))?;
-    Ok(NewMessage { content, ..NewMessage::text(id, MessageRole::User, "", now) })
+    let mut message = NewMessage { content, ..NewMessage::text(id, MessageRole::User, "", now) };
+    if let Some(name) = &brought.message_name {
+        message.metadata = to_json(&serde_json::json!({ "client_id": name }))?;
+    }
+    Ok(message)
 }
 
 /// The scope of the server's own work for a run: all of one workspace.

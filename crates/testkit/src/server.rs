@@ -139,9 +139,15 @@ impl TestServer {
 /// A valid token for an hour.
 #[must_use]
 pub fn token(user: &str, org: &str) -> String {
+    token_by(JWT_SECRET, user, org)
+}
+
+/// A valid token for an hour, signed with another secret.
+#[must_use]
+pub fn token_by(secret: &str, user: &str, org: &str) -> String {
     let exp = SystemClock.now().as_second() + 3600;
     let claims = json!({ "sub": user, "org_id": org, "exp": exp });
-    encode(&Header::default(), &claims, &EncodingKey::from_secret(JWT_SECRET.as_bytes())).unwrap_or_default()
+    encode(&Header::default(), &claims, &EncodingKey::from_secret(secret.as_bytes())).unwrap_or_default()
 }
 
 pub struct TestCaller<'a> {

@@ -1,12 +1,15 @@
 //! Driving one run from its first event to its end. Everything that can stop a run early is in `Stop`, and is
 //! listened to only while the upstream is waited for: a batch on its way into the log is never abandoned.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use domain::agent::{Agent, Runner};
 use domain::conversation::Mode;
 use domain::run::{OnDisconnect, Run};
+use futures_util::FutureExt as _;
+use store::StoreError;
 use store::turns::{Dispatch, Held, Waiting};
 use upstream::trace::{self, Kind, Value};
 
@@ -22,6 +25,7 @@ use crate::settle::Ending;
 const FIRST_READER: Duration = Duration::from_secs(5);
 /// How often it is looked whether a reader on another node is still there.
 const OTHER_NODES: Duration = Duration::from_secs(1);
+const PANICKED: &str = "its task panicked, which is a bug";
 
 impl Turns {
     /// Drives the run in the background; shutdown waits for it.
@@ -37,7 +41,10 @@ impl Turns {
         self.inner.tasks.spawn(trace::within(context, async move {
             let waiting =
                 run.conversation.map(|conversation| Waiting { workspace: held.workspace, conversation });
-            let work = turns.run_turn(held, &run, &live, left);
+            // Whoever drives a run ends it, even after a bug: nobody else would, as long as this node lives.
+            let work = AssertUnwindSafe(turns.run_turn(held, &run, &live, left)).catch_unwind();
+            let work =
+                work.map(|done| done.unwrap_or_else(|_| Err(StoreError::Internal(PANICKED.into()).into())));
             let turn = trace::span(
                 || "turn".into(),
                 Kind::Internal,
@@ -142,7 +149,7 @@ impl Stop {
         let Self { live, deadline, policy, grace } = self;
         tokio::select! {
             biased;
-            () = live.lost.cancelled() => Err(store::StoreError::Lost.into()),
+            () = live.lost.cancelled() => Err(StoreError::Lost.into()),
             () = live.cancel.cancelled() => Ok(Ending::cancelled("the run was cancelled")),
             () = live.interrupt.cancelled() => Ok(Ending::interrupted("the server was stopped")),
             () = nobody_reads(&live, grace), if policy == OnDisconnect::Cancel => {

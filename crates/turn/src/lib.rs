@@ -26,6 +26,7 @@ use domain::run::Run;
 use domain::scope::Scope;
 use domain::time::Clock;
 use store::Store;
+use store::blobs::Blobs;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
@@ -70,6 +71,8 @@ struct Inner {
     models: Arc<Models>,
     tools: Vec<Arc<dyn tools::Tool>>,
     tool_servers: Arc<ToolServers>,
+    blobs: Blobs,
+    context_summary: bool,
     live: Live,
     /// Cancelled when the server is told to stop.
     draining: CancellationToken,
@@ -88,6 +91,10 @@ pub struct Parts {
     pub tools: Vec<Arc<dyn tools::Tool>>,
     /// And what they may call elsewhere.
     pub tool_servers: Arc<ToolServers>,
+    /// The bytes of files.
+    pub blobs: Blobs,
+    /// Whether what is left out of a prompt is summed up in it.
+    pub context_summary: bool,
 }
 
 impl Turns {
@@ -109,7 +116,21 @@ impl Turns {
 
     fn new(parts: Parts) -> Self {
         let node = parts.clock.new_id();
-        let Parts { store, clock, limits, tasks, sandbox, agents, models, tools, tool_servers } = parts;
+        let Parts {
+            store,
+            clock,
+            limits,
+            tasks,
+            sandbox,
+            agents,
+            models,
+            tools,
+            tool_servers,
+            blobs,
+            context_summary,
+        } = parts;
+        #[cfg(feature = "failpoints")]
+        let tools = tools.into_iter().chain(tools::effect::wanted()).collect();
         let (live, draining) = (Live::default(), CancellationToken::new());
         Self {
             inner: Arc::new(Inner {
@@ -123,6 +144,8 @@ impl Turns {
                 models,
                 tools,
                 tool_servers,
+                blobs,
+                context_summary,
                 live,
                 draining,
             }),

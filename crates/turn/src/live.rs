@@ -2,6 +2,7 @@
 //! Nothing here is the truth; the log is. A reader that finds nothing here reads the log.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::ops::{Deref, Range};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -18,11 +19,47 @@ pub struct LiveEvent {
     pub seq: i64,
     pub ts: i64,
     pub kind: &'static str,
-    /// The event's data as JSON text, which all readers share.
-    pub data: Arc<str>,
+    /// The event's data as JSON text.
+    pub data: Piece,
     /// Of an execution, the line as the sandbox sent it.
-    pub line: Option<Arc<str>>,
+    pub line: Option<Piece>,
 }
+
+/// A part of a batch's text, which the store and all readers share.
+#[derive(Debug, Clone)]
+pub struct Piece {
+    text: Arc<str>,
+    place: Range<usize>,
+}
+
+impl Piece {
+    pub(crate) fn new(text: &Arc<str>, place: Range<usize>) -> Self {
+        Self { text: Arc::clone(text), place }
+    }
+}
+
+impl Deref for Piece {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        self.text.get(self.place.clone()).unwrap_or_default()
+    }
+}
+
+impl<T: Into<Arc<str>>> From<T> for Piece {
+    fn from(text: T) -> Self {
+        let text = text.into();
+        Self { place: 0..text.len(), text }
+    }
+}
+
+impl PartialEq for Piece {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for Piece {}
 
 /// How far a run is, as its readers are told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use domain::entry::{Entry, EntryError, Trace, encode_into};
+use domain::entry::{EntryError, Trace, Written, write_event, write_trace};
 use domain::event::{File, Raw, RunEvent, Turn};
 use domain::fold::Fold;
 use domain::run::Run;
@@ -15,7 +15,7 @@ use uuid::Uuid;
 use crate::Turns;
 use crate::error::TurnError;
 use crate::failpoint::point;
-use crate::live::{LiveEvent, LiveRun};
+use crate::live::{LiveEvent, LiveRun, Piece};
 
 pub(crate) struct RunLog {
     turns: Turns,
@@ -35,8 +35,16 @@ pub(crate) struct RunLog {
 struct Pending {
     first_entry: i64,
     first_seq: i64,
-    text: String,
-    events: Vec<LiveEvent>,
+    text: Vec<u8>,
+    events: Vec<Unstored>,
+}
+
+/// An event whose text is in `Pending`.
+struct Unstored {
+    seq: i64,
+    ts: i64,
+    kind: &'static str,
+    written: Written,
 }
 
 impl RunLog {
@@ -54,7 +62,7 @@ impl RunLog {
     ) -> Self {
         let (next_entry, next_seq) = (last_entry + 1, last_seq + 1);
         let pending =
-            Pending { first_entry: next_entry, first_seq: next_seq, text: String::new(), events: Vec::new() };
+            Pending { first_entry: next_entry, first_seq: next_seq, text: Vec::new(), events: Vec::new() };
         Self { turns, held, live, fold, last_line: None, files_logged: false, next_entry, next_seq, pending }
     }
 
@@ -95,16 +103,11 @@ impl RunLog {
         event: &RunEvent,
         line: Option<Raw>,
     ) -> Result<(), TurnError> {
-        let mut entry = Entry::event(self.next_entry, self.next_seq, ts, event).map_err(unwritable)?;
-        entry.line = line;
-        self.add(&entry);
-        self.pending.events.push(LiveEvent {
-            seq: self.next_seq,
-            ts,
-            kind: entry.kind,
-            data: entry.data.get().into(),
-            line: entry.line.as_ref().map(|line| line.get().into()),
-        });
+        let numbers = (self.next_entry, self.next_seq, ts);
+        let written =
+            write_event(&mut self.pending.text, numbers, event, line.as_deref()).map_err(unwritable)?;
+        self.pending.events.push(Unstored { seq: self.next_seq, ts, kind: event.name(), written });
+        self.next_entry += 1;
         self.next_seq += 1;
         Ok(())
     }
@@ -133,17 +136,9 @@ impl RunLog {
 
     /// Adds something that only the trace shows.
     pub(crate) fn trace(&mut self, ts: i64, trace: &Trace) -> Result<(), TurnError> {
-        let entry = Entry::trace(self.next_entry, ts, trace).map_err(unwritable)?;
-        self.add(&entry);
-        Ok(())
-    }
-
-    fn add(&mut self, entry: &Entry) {
-        if !self.pending.text.is_empty() {
-            self.pending.text.push('\n');
-        }
-        encode_into(entry, &mut self.pending.text);
+        write_trace(&mut self.pending.text, (self.next_entry, ts), trace).map_err(unwritable)?;
         self.next_entry += 1;
+        Ok(())
     }
 
     /// The batch under way, and a new one begun.
@@ -151,21 +146,31 @@ impl RunLog {
         let empty = Pending {
             first_entry: self.next_entry,
             first_seq: self.next_seq,
-            text: String::new(),
+            text: Vec::new(),
             events: Vec::new(),
         };
         let taken = std::mem::replace(&mut self.pending, empty);
         if taken.text.is_empty() {
             return None;
         }
+        // JSON is UTF-8: nothing is lost.
+        let entries: Arc<str> = String::from_utf8_lossy(&taken.text).into();
+        let events = taken.events.into_iter().map(|event| LiveEvent {
+            seq: event.seq,
+            ts: event.ts,
+            kind: event.kind,
+            data: Piece::new(&entries, event.written.data),
+            line: event.written.line.map(|line| Piece::new(&entries, line)),
+        });
+        let events = events.collect();
         let batch = Batch {
             first_entry: taken.first_entry,
             last_entry: self.next_entry - 1,
             first_seq: taken.first_seq,
             last_seq: self.next_seq - 1,
-            entries: taken.text,
+            entries,
         };
-        Some((batch, taken.events))
+        Some((batch, events))
     }
 
     /// Stores what was pushed, then tells the readers. A database that is away is waited for, until the lease is
@@ -195,7 +200,7 @@ impl RunLog {
     pub(crate) fn last_batch(&mut self) -> (Batch, Vec<LiveEvent>) {
         let (first_entry, first_seq) = (self.next_entry, self.next_seq);
         self.take().unwrap_or_else(|| {
-            let entries = String::new();
+            let entries = "".into();
             let (last_entry, last_seq) = (first_entry - 1, first_seq - 1);
             (Batch { first_entry, last_entry, first_seq, last_seq, entries }, Vec::new())
         })

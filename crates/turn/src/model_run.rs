@@ -3,9 +3,11 @@
 //! done.
 
 mod agent;
+mod files;
 mod material;
 mod people;
 mod round;
+mod summary;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,6 +16,7 @@ use domain::agent::{Agent, AgentSettings};
 use domain::budget::{Fitted, fit};
 use domain::entry::{Dispatch as Sent, Trace};
 use domain::event::{RunEvent, Text};
+use domain::file::Bag;
 use domain::model::{Ask, Finish, Gathered, ModelEvent, ModelFault, ToolSpec};
 use domain::run::Usage;
 use domain::tool::{Next, next};
@@ -28,6 +31,7 @@ use crate::error::TurnError;
 use crate::log::RunLog;
 use crate::settle::Ending;
 use crate::tools::{Place, Tool};
+use summary::SUMMARY_CHARS;
 
 /// What is to be run.
 pub(crate) struct Job<'d> {
@@ -72,6 +76,7 @@ struct ModelRun<'r> {
     specs: Vec<ToolSpec>,
     agent: AgentSettings,
     material: material::Thread,
+    read: files::Read,
     used: Usage,
 }
 
@@ -97,7 +102,10 @@ impl Turns {
             Err(Halt::Error(error)) => return Err(error),
             Err(Halt::Left) => return Ok(None),
         };
-        let metadata = json!({ "model": run.name, "context_from": run.material.first_sent() });
+        let mut metadata = json!({ "model": run.name, "context_from": run.material.first_sent() });
+        if let Some(summary) = run.material.new_summary() {
+            metadata["context_summary"] = json!(summary);
+        }
         Ok(Some(ending.with_usage(run.used).with_metadata(metadata.to_string())))
     }
 
@@ -120,8 +128,8 @@ impl Turns {
             log.trace(self.now(), &Trace::Note { text })?;
         }
         let (tools, specs) = offered.tools.into_iter().map(|tool| (Arc::clone(&tool), tool.spec())).unzip();
-        let system = agent::system(agent.as_ref());
-        let material = material::Thread::read(self, log, dispatch, system).await?;
+        let system = agent::system(agent.as_ref(), dispatch.turn.brought.instructions.as_deref());
+        let material = material::Thread::read(self, log, dispatch, system, model.takes).await?;
         let place = Place {
             workspace: log.held.workspace,
             conversation: dispatch.run.conversation,
@@ -129,8 +137,8 @@ impl Turns {
             user: dispatch.conversation.as_ref().map(|thread| thread.owner.clone()).unwrap_or_default(),
         };
         let agent = agent.map(|agent| agent.settings).unwrap_or_default();
-        let used = Usage::default();
-        Ok(ModelRun { turns: self, log, stop, place, name, model, tools, specs, agent, material, used })
+        let (used, read) = (Usage::default(), files::Read::new());
+        Ok(ModelRun { turns: self, log, stop, place, name, model, tools, specs, agent, material, read, used })
     }
 
     pub(crate) fn now(&self) -> i64 {
@@ -159,19 +167,14 @@ impl ModelRun<'_> {
 
     /// One call of the model, its words streamed into the log.
     async fn ask(&mut self, round: u32, tools: Vec<ToolSpec>) -> Result<Gathered, Halt> {
-        let budget = self.turns.inner.limits.context_budget_chars as usize;
-        let fitted = fit(self.material.with(self.log.fold.blocks()), self.material.from, budget);
-        self.tell(round, &fitted)?;
-        self.material.from = fitted.from;
+        let fitted = self.fit().await?;
+        let Fitted { mut prompt, from, .. } = fitted.clone();
+        let files = self.fill(&mut prompt).await?;
+        self.tell(round, &fitted, &files)?;
+        self.material.from = from;
         // What is sent is known before it is.
         self.log.flush().await?;
-        let ask = Ask {
-            model: self.model.name.clone(),
-            prompt: fitted.prompt,
-            tools,
-            max_tokens: None,
-            verbatim: None,
-        };
+        let ask = Ask { model: self.model.name.clone(), prompt, tools, max_tokens: None, verbatim: None };
         let mut stream = self.model.model.stream(ask);
         let (mut gathered, before) = (Gathered::default(), self.used);
         while let Some(batch) = until(&mut self.stop, stream.next()).await? {
@@ -195,6 +198,33 @@ impl ModelRun<'_> {
         Ok(gathered)
     }
 
+    /// What is sent, with a summary of the rest where one is wanted.
+    async fn fit(&mut self) -> Result<Fitted, Halt> {
+        let inner = &self.turns.inner;
+        let budget = inner.limits.context_budget_chars as usize;
+        // A summary has its own room, so that it moves nothing.
+        let room = if inner.context_summary { budget - SUMMARY_CHARS.min(budget / 4) } else { budget };
+        let fit_all = |run: &Self| {
+            let summary = run.material.summary_chars();
+            fit(run.material.with(run.log.fold.blocks()), run.material.from, (room + summary).min(budget))
+        };
+        let fitted = fit_all(self);
+        if self.material.summary_is_for(fitted.from) {
+            return Ok(fitted);
+        }
+        self.sum_up(fitted.from).await?;
+        self.material.from = fitted.from;
+        Ok(fit_all(self))
+    }
+
+    fn bag(&self) -> Bag {
+        self.place.conversation.map_or(Bag::Workspace, Bag::Conversation)
+    }
+
+    fn note(&mut self, text: String) -> Result<(), TurnError> {
+        self.log.trace(self.turns.now(), &Trace::Note { text })
+    }
+
     fn hear(&mut self, event: &ModelEvent) -> Result<(), TurnError> {
         let now = self.turns.now();
         match event {
@@ -207,12 +237,15 @@ impl ModelRun<'_> {
     }
 
     /// What this call of the model is given, for the trace.
-    fn tell(&mut self, round: u32, fitted: &Fitted) -> Result<(), TurnError> {
+    fn tell(&mut self, round: u32, fitted: &Fitted, files: &[String]) -> Result<(), TurnError> {
         let now = self.turns.now();
         let sent = Sent { messages: self.material.ids(fitted.from), cuts: self.material.cuts(fitted) };
         self.log.trace(now, &Trace::Dispatch(sent))?;
-        let text = format!("call {round} of the model {}", self.name);
-        self.log.trace(now, &Trace::Note { text })
+        let with = match files {
+            [] => String::new(),
+            files => format!(", with the files {}", files.join(", ")),
+        };
+        self.note(format!("call {round} of the model {}{with}", self.name))
     }
 }
 

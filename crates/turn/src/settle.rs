@@ -129,7 +129,7 @@ impl Turns {
         let inner = &self.inner;
         let now = inner.clock.now();
         let ts = ending.ts.unwrap_or(now.as_millisecond());
-        let assistant = run.conversation.map(|_| answer(&mut log, ending, ts, inner.clock.new_id(), now));
+        let assistant = run.conversation.map(|_| answer(&mut log, ending, ts, run.id, now));
         let message = assistant.as_ref().and_then(message_json);
         log.event_unfolded(ts, &ending.event(message), ending.line.clone())?;
         log.event_unfolded(now.as_millisecond(), &RunEvent::Done(Done { status: ending.status }), None)?;
@@ -243,7 +243,8 @@ impl Turns {
     }
 }
 
-/// The assistant's message: the fold of all that happened, with its end.
+/// The assistant's message: the fold of all that happened, with its end. It has the id of its run, so that whoever
+/// streams it knows that id from the first word on.
 fn answer(log: &mut RunLog, ending: &Ending, ts: i64, id: Uuid, now: Timestamp) -> NewMessage {
     log.fold.push(ts, &ending.event(None));
     let content = std::mem::take(&mut log.fold).finish();

@@ -1,6 +1,6 @@
 //! Accepting a turn. What comes back is durable: the message, the run and the idempotency record are committed.
 
-use domain::run::{Run, StartTurn};
+use domain::run::{Run, StartTurn, TurnMessage};
 use domain::scope::Scope;
 use domain::tokens::seconds_left;
 use store::StoreError;
@@ -50,10 +50,12 @@ impl Turns {
         let interrupts =
             matches!(turn.on_busy, domain::run::OnBusy::Interrupt | domain::run::OnBusy::Rollback);
         let conversation = turn.conversation;
+        let brought = &turn.brought;
         let new = NewTurn {
+            message: brought.message.unwrap_or_else(|| clock.new_id()),
+            // The answer has the run's id: it comes after the message, also in the order of ids.
             run: clock.new_id(),
-            message: clock.new_id(),
-            conversation: clock.new_id(),
+            conversation: brought.conversation.unwrap_or_else(|| clock.new_id()),
             branch: clock.new_id(),
             turn,
             idempotency,
@@ -87,6 +89,21 @@ impl Turns {
                 Err(TurnError::OutOfTokens { spent, retry_after: seconds_left(new.now) })
             }
         }
+    }
+
+    /// Changes the message of a queued run, where a model can be sent it.
+    pub async fn edit(&self, scope: &Scope, run: Uuid, message: &TurnMessage) -> Result<Run, TurnError> {
+        let store = &self.inner.store;
+        let found = store.get_run(scope, run).await?;
+        if let Some(conversation) = found.conversation {
+            let queue = store.list_queue(scope, conversation).await?;
+            if let Some((_, turn)) = queue.into_iter().find(|(queued, _)| queued.id == run) {
+                let edited =
+                    StartTurn { message: Some(message.clone()), conversation: Some(conversation), ..turn };
+                self.check_length(scope, &edited).await?;
+            }
+        }
+        Ok(store.edit_queued(scope, run, message).await?)
     }
 
     /// Accepts a run outside any conversation. Its files are in its bag already.

@@ -11,7 +11,7 @@ import { cut } from './markdown-blocks';
 
 const plugins = [readGfm as never];
 const allowed = /^(https?:|mailto:)/i;
-const address = (url: string) => (allowed.test(url) ? defaultUrlTransform(url) : '');
+const address = (url: string) => (allowed.test(url) && URL.canParse(url) ? defaultUrlTransform(url) : '');
 
 function Away({ href, children }: { href?: string | undefined; children?: React.ReactNode }) {
   if (!href) return <span>{children}</span>;

@@ -1,6 +1,8 @@
 //! Bytes to lines, however the bytes are cut. Only `\n` ends a line: a lone `\r`, U+2028 and the like are
 //! data. Holds at most one line of the allowed length and the piece that was pushed last.
 
+use memchr::memchr;
+
 const BOM: &[u8] = b"\xEF\xBB\xBF";
 
 /// ```
@@ -50,7 +52,7 @@ impl LineSplitter {
         }
         loop {
             let rest = self.held.get(self.searched..).unwrap_or_default();
-            let Some(found) = rest.iter().position(|byte| *byte == b'\n') else {
+            let Some(found) = memchr(b'\n', rest) else {
                 self.searched = self.held.len();
                 self.check(self.searched - self.start)?;
                 return Ok(None);

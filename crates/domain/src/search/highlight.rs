@@ -32,7 +32,7 @@ pub fn highlight_title(title: &str, query: &Query) -> Option<Highlight> {
 /// The piece of a message around its first match; `None` when nothing of the query is in it.
 pub fn highlight_message(id: Uuid, text: &str, query: &Query) -> Option<Highlight> {
     let ranges = ranges(text, query);
-    let (from, to) = snippet(text, *ranges.first()?);
+    let (from, to) = snippet(text, *ranges.first()?, SNIPPET_CHARS);
     let ranges = ranges
         .into_iter()
         .filter(|[start, _]| *start < to)
@@ -40,6 +40,14 @@ pub fn highlight_message(id: Uuid, text: &str, query: &Query) -> Option<Highligh
         .collect();
     let text = text.chars().skip(from).take(to - from).collect();
     Some(Highlight { field: "message", message_id: Some(id), text, ranges })
+}
+
+/// About `chars` characters of a text, around its first match or from its beginning, on one line.
+pub fn excerpt(text: &str, query: &Query, chars: usize) -> String {
+    let first = ranges(text, query).first().copied().unwrap_or([0, 0]);
+    let (from, to) = snippet(text, first, chars);
+    let piece: String = text.chars().skip(from).take(to - from).collect();
+    piece.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// Every place where a phrase of the query stands, touching ones joined.
@@ -74,13 +82,13 @@ fn matched_end(word: &Word, wanted: &str) -> usize {
 
 /// From where to where a message is shown: cut between words, and never inside the first match
 /// unless that alone is longer than a snippet.
-fn snippet(text: &str, [start, end]: [usize; 2]) -> (usize, usize) {
+fn snippet(text: &str, [start, end]: [usize; 2], chars: usize) -> (usize, usize) {
     let length = text.chars().count();
-    if length <= SNIPPET_CHARS {
+    if length <= chars {
         return (0, length);
     }
-    let earliest = start.saturating_sub(LEAD_CHARS).min(length - SNIPPET_CHARS);
-    let latest = earliest + SNIPPET_CHARS;
+    let earliest = start.saturating_sub(LEAD_CHARS).min(length - chars);
+    let latest = earliest + chars;
     let mut from = if earliest == 0 { Some(0) } else { None };
     let mut to = if latest == length { Some(length) } else { None };
     let mut at = 0;

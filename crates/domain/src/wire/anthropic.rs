@@ -18,7 +18,7 @@ impl Anthropic {
     pub(super) fn push(&mut self, seq: i64, kind: &str, data: &str, out: &mut Vec<u8>) {
         let mut frames = Vec::new();
         match self.told.read(kind, data) {
-            Word::Begin { run } => frames.push(json!({ "type": "message_start", "message": {
+            Word::Begin { run, .. } => frames.push(json!({ "type": "message_start", "message": {
                 "id": format!("msg_{run}"), "type": "message", "role": "assistant", "model": "threadkeep", "content": [],
                 "stop_reason": null, "stop_sequence": null, "usage": { "input_tokens": 0, "output_tokens": 0 } } })),
             Word::Text(text) => self.text(&text, &mut frames),

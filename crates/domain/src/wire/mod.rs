@@ -1,11 +1,22 @@
 //! The dialects a run's events are written in, chosen by `?wire=` or `Accept`. Pure: an event's number, time,
 //! name and data go in, bytes are added to `out`. A further dialect is a file of its own and a line in here.
 
+mod ag_ui;
 mod anthropic;
 mod envelope;
 mod ndjson;
 mod openai;
+mod pieces;
+mod responses;
 mod told;
+mod ui_message;
+mod ui_parts;
+
+pub use responses::Responses;
+use serde_json::Value;
+pub use ui_parts::ui_message;
+
+use crate::run::Usage;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wire {
@@ -17,16 +28,23 @@ pub enum Wire {
     OpenAi,
     /// For parsers of Anthropic's messages.
     Anthropic,
+    /// For `useChat` of the Vercel AI SDK.
+    UiMessage,
+    /// For AG-UI clients.
+    AgUi,
+    /// OpenAI's Responses; told by its own API alone, and so not among `ALL`.
+    Responses,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the wire {0:?} is not known: ask for envelope, ndjson, openai or anthropic")]
+#[error("the wire {0:?} is not known: ask for envelope, ndjson, openai, anthropic, ui-message or ag-ui")]
 pub struct UnknownWire(pub String);
 
 const SHOWN_CHARS: usize = 64;
 
 impl Wire {
-    pub const ALL: [Self; 4] = [Self::Envelope, Self::Ndjson, Self::OpenAi, Self::Anthropic];
+    pub const ALL: [Self; 6] =
+        [Self::Envelope, Self::Ndjson, Self::OpenAi, Self::Anthropic, Self::UiMessage, Self::AgUi];
 
     pub fn as_str(self) -> &'static str {
         match self {
@@ -34,13 +52,16 @@ impl Wire {
             Self::Ndjson => "ndjson",
             Self::OpenAi => "openai",
             Self::Anthropic => "anthropic",
+            Self::UiMessage => "ui-message",
+            Self::AgUi => "ag-ui",
+            Self::Responses => "responses",
         }
     }
 
     pub fn content_type(self) -> &'static str {
         match self {
-            Self::Envelope | Self::OpenAi | Self::Anthropic => "text/event-stream",
             Self::Ndjson => "application/x-ndjson",
+            _ => "text/event-stream",
         }
     }
 
@@ -81,14 +102,14 @@ impl Wire {
 
     /// Whether what is written of an event depends on those before it: such a run is read from its start.
     pub fn looks_back(self) -> bool {
-        matches!(self, Self::OpenAi | Self::Anthropic)
+        !matches!(self, Self::Envelope | Self::Ndjson)
     }
 
     /// What keeps an idle stream alive; empty where the dialect has nothing that readers skip.
     pub fn heartbeat(self) -> &'static str {
         match self {
-            Self::Envelope | Self::OpenAi | Self::Anthropic => ": heartbeat\n\n",
             Self::Ndjson => "",
+            _ => ": heartbeat\n\n",
         }
     }
 }
@@ -114,8 +135,8 @@ pub fn render(wire: Wire, seq: i64, ts: i64, kind: &str, data: &str, out: &mut V
         _ if kind == "log" => {}
         Wire::Envelope => envelope::render(seq, kind, data, out),
         Wire::Ndjson => ndjson::render(ts, kind, data, out),
-        // These look back; see `Renderer`.
-        Wire::OpenAi | Wire::Anthropic => {}
+        // The others look back; see `Renderer`.
+        _ => {}
     }
 }
 
@@ -125,27 +146,139 @@ pub fn render(wire: Wire, seq: i64, ts: i64, kind: &str, data: &str, out: &mut V
 pub struct Renderer {
     wire: Wire,
     after: i64,
-    openai: openai::OpenAi,
-    anthropic: anthropic::Anthropic,
+    voice: Voice,
     unseen: Vec<u8>,
+}
+
+/// What a dialect remembers of a run.
+#[derive(Debug)]
+enum Voice {
+    Plain,
+    OpenAi(openai::OpenAi),
+    Anthropic(anthropic::Anthropic),
+    UiMessage(ui_message::UiMessage),
+    AgUi(ag_ui::AgUi),
+    /// With the number of the last frame that the reader has.
+    Responses(Box<Responses>, i64),
 }
 
 impl Renderer {
     /// `after` is the last event that the reader has seen; 0 for none.
     pub fn after(wire: Wire, after: i64) -> Self {
-        let (openai, anthropic) = Default::default();
-        Self { wire, after, openai, anthropic, unseen: Vec::new() }
+        let voice = match wire {
+            Wire::Envelope | Wire::Ndjson => Voice::Plain,
+            Wire::OpenAi => Voice::OpenAi(Default::default()),
+            Wire::Anthropic => Voice::Anthropic(Default::default()),
+            Wire::UiMessage => Voice::UiMessage(Default::default()),
+            Wire::AgUi => Voice::AgUi(Default::default()),
+            Wire::Responses => Voice::Responses(Box::default(), -1),
+        };
+        Self { wire, after, voice, unseen: Vec::new() }
+    }
+
+    /// `after` is the last frame that the reader has; -1 for none. All of the run's events are pushed.
+    pub fn responses(voice: Responses, after: i64) -> Self {
+        let voice = Voice::Responses(Box::new(voice), after);
+        Self { wire: Wire::Responses, after: 0, voice, unseen: Vec::new() }
+    }
+
+    /// The reader has these events, too: by whichever number it counts.
+    #[must_use]
+    pub fn since(self, after: i64) -> Self {
+        Self { after, ..self }
+    }
+
+    /// What the run has cost, for a dialect that says so at its end.
+    pub fn know(&mut self, usage: Usage) {
+        if let Voice::Responses(voice, _) = &mut self.voice {
+            voice.know(usage);
+        }
+    }
+
+    /// Where this server is, for a dialect that names files by whole URLs.
+    #[must_use]
+    pub fn at(mut self, base: &str) -> Self {
+        match &mut self.voice {
+            Voice::UiMessage(voice) => base.clone_into(&mut voice.base),
+            Voice::AgUi(voice) => base.clone_into(&mut voice.base),
+            _ => {}
+        }
+        self
+    }
+
+    /// What an AG-UI client calls the thread and the run.
+    #[must_use]
+    pub fn named(mut self, thread: &str, run: Option<&str>) -> Self {
+        if let Voice::AgUi(voice) = &mut self.voice {
+            voice.thread = Some(thread.to_owned());
+            voice.name = run.map(str::to_owned);
+        }
+        self
+    }
+
+    pub fn wire(&self) -> Wire {
+        self.wire
     }
 
     /// As `render`.
     pub fn push(&mut self, seq: i64, ts: i64, kind: &str, data: &str, out: &mut Vec<u8>) {
         self.unseen.clear();
         let out = if seq > self.after { out } else { &mut self.unseen };
-        match self.wire {
-            Wire::Envelope | Wire::Ndjson => render(self.wire, seq, ts, kind, data, out),
-            Wire::OpenAi => self.openai.push(seq, ts, kind, data, out),
-            Wire::Anthropic => self.anthropic.push(seq, kind, data, out),
+        match &mut self.voice {
+            Voice::Plain => render(self.wire, seq, ts, kind, data, out),
+            Voice::OpenAi(voice) => voice.push(seq, ts, kind, data, out),
+            Voice::Anthropic(voice) => voice.push(seq, kind, data, out),
+            Voice::UiMessage(voice) => voice.push(seq, kind, data, out),
+            Voice::AgUi(voice) => voice.push(seq, kind, data, out),
+            Voice::Responses(voice, after) => voice.push(seq, ts, kind, data, *after, out),
         }
+    }
+
+    /// Whether what was pushed asks a person for something that has not come yet.
+    pub fn waits(&self) -> bool {
+        match &self.voice {
+            Voice::UiMessage(voice) => voice.waits(),
+            Voice::AgUi(voice) => voice.waits(),
+            _ => false,
+        }
+    }
+
+    /// The run waits for a person: ends the stream the way the dialect asks one.
+    pub fn pause(&mut self, out: &mut Vec<u8>) {
+        match &mut self.voice {
+            Voice::UiMessage(voice) => voice.pause(out),
+            Voice::AgUi(voice) => voice.pause(out),
+            _ => {}
+        }
+    }
+
+    /// Begins once more for a reader that has what came before, after a pause. All of that has been pushed.
+    pub fn begin_again(&mut self, out: &mut Vec<u8>) {
+        match &mut self.voice {
+            Voice::UiMessage(voice) => voice.begin_again(out),
+            Voice::AgUi(voice) => voice.begin_again(out),
+            _ => {}
+        }
+    }
+
+    /// Begins for an AG-UI client that joins in, with all messages of the thread. What came before has been pushed.
+    pub fn join(&mut self, messages: &[Value], out: &mut Vec<u8>) {
+        if let Voice::AgUi(voice) = &mut self.voice {
+            voice.join((self.after > 0).then_some(self.after), messages, out);
+        }
+    }
+}
+
+/// The messages that an AG-UI client has after these events of one run, put behind those before.
+pub fn ag_ui_messages<'a>(
+    base: &str,
+    events: impl IntoIterator<Item = (&'a str, &'a str)>,
+    messages: &mut Vec<Value>,
+) {
+    let mut voice = ag_ui::AgUi::default();
+    base.clone_into(&mut voice.base);
+    for (kind, data) in events {
+        ag_ui::apply(&voice.events(kind, data), messages);
     }
 }
 
@@ -155,3 +288,6 @@ mod tests;
 
 #[cfg(test)]
 mod added_tests;
+
+#[cfg(test)]
+mod golden_tests;

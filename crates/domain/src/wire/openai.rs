@@ -22,7 +22,7 @@ pub(super) struct OpenAi {
 impl OpenAi {
     pub(super) fn push(&mut self, seq: i64, ts: i64, kind: &str, data: &str, out: &mut Vec<u8>) {
         match self.told.read(kind, data) {
-            Word::Begin { run } => {
+            Word::Begin { run, .. } => {
                 (self.id, self.created) = (format!("chatcmpl-{run}"), ts / 1000);
                 self.delta(Some(seq), json!({ "role": "assistant", "content": "" }), out);
             }

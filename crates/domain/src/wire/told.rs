@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 pub(super) enum Word {
     Begin {
         run: String,
+        conversation: Option<String>,
     },
     Text(String),
     Reasoning(String),
@@ -41,9 +42,13 @@ pub(super) struct Told {
     /// The text since the last other block.
     text: String,
     steps: HashSet<String>,
+    /// Calls that have a block, by their round and id.
+    calls: HashSet<(u64, String)>,
     pub(super) failed: bool,
     /// Of the finished message.
     pub(super) tokens: i64,
+    /// How the run ended, once it has.
+    pub(super) status: String,
 }
 
 #[derive(Deserialize)]
@@ -59,7 +64,10 @@ impl Told {
         let data: Value = serde_json::from_str(data).unwrap_or_default();
         let text = || data["text"].as_str().unwrap_or_default().to_owned();
         match kind {
-            "turn" => Word::Begin { run: data["run"].as_str().unwrap_or_default().to_owned() },
+            "turn" => Word::Begin {
+                run: data["run"].as_str().unwrap_or_default().to_owned(),
+                conversation: data["conversation"].as_str().map(str::to_owned),
+            },
             "delta" => {
                 self.text.push_str(&text());
                 Word::Text(text())
@@ -72,9 +80,17 @@ impl Told {
             "tool_calls" => {
                 self.text.clear();
                 let calls = data["calls"].as_array().cloned().unwrap_or_default();
-                Word::Calls { round: data["round"].as_u64().unwrap_or(0), calls, ended: None }
+                let round = data["round"].as_u64().unwrap_or(0);
+                self.calls.extend(calls.iter().map(|call| (round, id_of(call))));
+                Word::Calls { round, calls, ended: None }
             }
-            "tool_result" => Word::Ended(data),
+            "tool_result" => {
+                // One that was never announced has its block here.
+                if self.calls.insert((data["round"].as_u64().unwrap_or(0), id_of(&data))) {
+                    self.text.clear();
+                }
+                Word::Ended(data)
+            }
             "sources" | "file" => {
                 self.text.clear();
                 Word::Other(data)
@@ -87,13 +103,16 @@ impl Told {
                     .unwrap_or(Ending { code: "internal".into(), message: String::new() });
                 Word::Failure { code, message }
             }
-            "done" => Word::Done,
+            "done" => {
+                data["status"].as_str().unwrap_or_default().clone_into(&mut self.status);
+                Word::Done
+            }
             _ => Word::Nothing,
         }
     }
 
     fn step(&mut self, step: Value) -> Word {
-        let id = step["id"].as_str().unwrap_or_default().to_owned();
+        let id = id_of(&step);
         let over = step["status"] != "running";
         let ended = over.then(|| {
             // A failure without a word of its own is still one.
@@ -119,4 +138,8 @@ impl Told {
             None => Word::Closing { rest: message.to_owned(), whole: true },
         }
     }
+}
+
+pub(super) fn id_of(call: &Value) -> String {
+    call["id"].as_str().unwrap_or_default().to_owned()
 }

@@ -23,6 +23,12 @@ pub(super) fn command() -> Command {
         .value_name("ID")
         .value_parser(value_parser!(Uuid))
         .help("This conversation alone, and its files");
+    let format = Arg::new("format")
+        .long("format")
+        .value_name("FORMAT")
+        .value_parser(["jsonl", "markdown", "html"])
+        .default_value("jsonl")
+        .help("JSON Lines with everything, or the conversations alone to read");
     let output = Arg::new("output")
         .long("output")
         .short('o')
@@ -39,7 +45,7 @@ pub(super) fn command() -> Command {
                  running server.",
             )
             .args(super::whose())
-            .args([conversation, output, json]),
+            .args([conversation, format, output, json]),
     )
 }
 
@@ -49,9 +55,15 @@ pub(super) async fn run(config: Config, matches: ArgMatches) -> Result<ExitCode>
     let scope = admin_scope(&config, &*store, &matches).await?;
     let conversation = matches.get_one::<Uuid>("conversation").copied();
     let output = matches.get_one::<PathBuf>("output").cloned();
-    let (json, place) = (matches.get_flag("json"), Place::of(output)?);
+    let json = matches.get_flag("json");
+    let to_read = match matches.get_one::<String>("format").map(String::as_str) {
+        Some("markdown") => Some(Format::Markdown),
+        Some("html") => Some(Format::Html),
+        _ => None,
+    };
+    let place = Place::of(output, to_read.is_some())?;
     let origin = Origin { store: store.clone(), blobs, scope, conversation };
-    let done = write(origin, place).await;
+    let done = write(origin, place, to_read).await;
     store.close().await;
     let (done, place) = match done {
         // A reader of standard output that has seen enough is no failure.
@@ -74,12 +86,15 @@ enum Place {
 }
 
 impl Place {
-    fn of(path: Option<PathBuf>) -> Result<Self> {
+    /// What is to be read is one file.
+    fn of(path: Option<PathBuf>, to_read: bool) -> Result<Self> {
         let Some(path) = path else { return Ok(Self::Stdout) };
         if path.file_name().is_none() && !path.is_dir() {
             bail!("-o {} names no file and no folder", path.display());
         }
         Ok(match path.extension().and_then(|ending| ending.to_str()) {
+            _ if to_read && path.is_dir() => bail!("-o {} is a folder: name a file", path.display()),
+            _ if to_read => Self::File(path),
             _ if path.is_dir() => Self::Folder(path),
             Some("zip") => Self::Zip(path),
             Some(_) => Self::File(path),
@@ -113,8 +128,8 @@ impl Place {
 }
 
 /// Writes all of it, and answers how much and where.
-async fn write(origin: Origin, place: Place) -> Result<(Exported, Option<PathBuf>)> {
-    let (path, format) = (place.path().map(Path::to_owned), place.format());
+async fn write(origin: Origin, place: Place, to_read: Option<Format>) -> Result<(Exported, Option<PathBuf>)> {
+    let (path, format) = (place.path().map(Path::to_owned), to_read.unwrap_or(place.format()));
     let (out, parts) = mpsc::channel(32);
     let writer = tokio::task::spawn_blocking(move || place.take(parts));
     let mut progress = Progress::new("exported");

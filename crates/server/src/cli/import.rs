@@ -5,8 +5,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
+use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use domain::time::SystemClock;
+use domain::transfer::format::Format;
 use tokio_util::task::TaskTracker;
 
 use super::{admin_scope, open_beside, say, told_to_stop};
@@ -22,6 +24,14 @@ pub(super) fn command() -> Command {
         .required(true)
         .value_parser(value_parser!(PathBuf))
         .help("JSON, JSON Lines, CSV, a zip of these, or a folder that `export` made");
+    let format = Arg::new("format")
+        .long("format")
+        .value_name("FORMAT")
+        .value_parser(PossibleValuesParser::new(
+            std::iter::once("auto").chain(Format::ALL.into_iter().map(Format::name)),
+        ))
+        .default_value("auto")
+        .help("What the files are; told by what is in them unless it is named");
     let owner = Arg::new("owner")
         .long("owner")
         .value_name("USER")
@@ -45,7 +55,7 @@ pub(super) fn command() -> Command {
                  server. The exit code is 1 when something was refused.",
             )
             .args(super::whose())
-            .args([files, owner, dry, json, report]),
+            .args([files, format, owner, dry, json, report]),
     )
 }
 
@@ -68,6 +78,7 @@ pub(super) async fn run(config: Config, matches: ArgMatches) -> Result<ExitCode>
         scope,
         clock: Arc::new(SystemClock),
         max_tabs: config.limits.max_persisted_tabs as usize,
+        format: matches.get_one::<String>("format").and_then(|name| Format::parse(name)),
         owner: matches.get_one::<String>("owner").cloned(),
         dry,
     };

@@ -107,7 +107,7 @@ async fn clear(config: &Config, store: &Arc<dyn Store>, locks: &[Lock], id: Uuid
     let Some(lock) = locks.iter().find(|lock| lock.conversation == id || lock.run == id) else {
         bail!("no run holds {id}: it is no conversation that is locked, and no run that is under way");
     };
-    let turns = turns_beside(config, Arc::clone(store), Arc::new(SystemClock))?;
+    let turns = turns_beside(config, Arc::clone(store), Arc::new(SystemClock)).await?;
     match turns.clear_lock(&operator(lock.workspace), lock.conversation).await {
         // A server saw it change hands and ends it itself.
         Ok(_) | Err(TurnError::Store(StoreError::Lost)) => {}

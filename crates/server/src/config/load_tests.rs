@@ -50,6 +50,10 @@ fn sample(setting: &Setting, n: usize) -> (String, String) {
             return (word.to_owned(), format!("[{word:?}]"));
         }
         Kind::LogFormat(_) => ["json", "text", "json"][n].to_owned(),
+        Kind::Switch(_) => {
+            let text = ["true", "false", "true"][n].to_owned();
+            return (text.clone(), text);
+        }
         Kind::Number { min, .. } => {
             let number = min + 7 + n as u64;
             return (number.to_string(), number.to_string());

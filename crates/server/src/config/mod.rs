@@ -44,6 +44,12 @@ pub struct Config {
     pub anthropic_version: Option<String>,
     /// The model where nobody chose one.
     pub model: Option<String>,
+    /// Whether servers on this machine are offered, and where they are.
+    pub local_models: bool,
+    pub ollama_url: Option<String>,
+    pub llamacpp_url: Option<String>,
+    /// Whether what is left out of a prompt is summed up in it.
+    pub context_summary: bool,
     /// Families of files that may be uploaded; empty is any.
     pub upload_types: Vec<String>,
     /// Where tool servers of admins may be beside the public network; none is this machine in local mode.
@@ -100,6 +106,8 @@ pub struct Sandbox {
 pub struct Provider {
     pub api_key: Option<Secret>,
     pub base_url: Option<String>,
+    /// What its models take beside text; empty goes by their names.
+    pub inputs: Vec<String>,
 }
 
 /// A tool server of the operator. Its URL and arguments often carry a key, so they are kept as secrets.
@@ -153,6 +161,10 @@ impl Default for Config {
             composio: Provider::default(),
             anthropic_version: None,
             model: None,
+            local_models: true,
+            ollama_url: None,
+            llamacpp_url: None,
+            context_summary: false,
             upload_types: Vec::new(),
             tool_networks: Vec::new(),
             limits: Limits::default(),

@@ -10,6 +10,7 @@ use domain::secret::Secret;
 
 use super::numbers::NUMBERS;
 use super::{Blobs, Config, Database, LogFormat};
+use upstream::llm::takes::INPUTS;
 
 #[derive(Debug)]
 pub(super) struct Setting {
@@ -46,6 +47,8 @@ pub(super) enum Kind {
         place: Place<Vec<String>>,
     },
     LogFormat(Place<LogFormat>),
+    /// `on` or `off`.
+    Switch(Place<bool>),
     Number {
         unit: Unit,
         min: u64,
@@ -143,6 +146,27 @@ static SETTINGS: &[Setting] = &[
     row(MODELS, "anthropic_version", "ANTHROPIC_VERSION", Kind::Text(|c| &mut c.anthropic_version))
         .help("Version of Anthropic's API, as its anthropic-version header has it")
         .otherwise("2023-06-01"),
+    row(MODELS, "openai_inputs", "OPENAI_INPUTS", Kind::List { of: INPUTS, place: |c| &mut c.openai.inputs })
+        .help("What models of that server take beside text: image, pdf, or none")
+        .otherwise("by the model's name"),
+    row(
+        MODELS,
+        "anthropic_inputs",
+        "ANTHROPIC_INPUTS",
+        Kind::List { of: INPUTS, place: |c| &mut c.anthropic.inputs },
+    )
+    .help("What Anthropic's models take beside text: image, pdf, or none")
+    .otherwise("by the model's name"),
+    row(MODELS, "local_models", "THREADKEEP_LOCAL_MODELS", Kind::Switch(|c| &mut c.local_models))
+        .help("Whether an Ollama or llama.cpp server on this machine is looked for and its models offered: on or off"),
+    row(MODELS, "ollama_base_url", "OLLAMA_BASE_URL", Kind::BaseUrl(|c| &mut c.ollama_url))
+        .help("Where Ollama is looked for, without /v1")
+        .otherwise("http://127.0.0.1:11434"),
+    row(MODELS, "llamacpp_base_url", "LLAMACPP_BASE_URL", Kind::BaseUrl(|c| &mut c.llamacpp_url))
+        .help("Where llama.cpp's server is looked for, without /v1")
+        .otherwise("http://127.0.0.1:8080, unless this server listens there"),
+    row(MODELS, "context_summary", "THREADKEEP_CONTEXT_SUMMARY", Kind::Switch(|c| &mut c.context_summary))
+        .help("Whether a model sums up what is left out of a long thread: on or off"),
     row(MODELS, "model", "THREADKEEP_MODEL", Kind::Text(|c| &mut c.model))
         .help("Model where neither conversation, agent nor workspace names one, as provider/model")
         .otherwise("the first of the provider that is set up, else demo/assistant"),
@@ -235,6 +259,7 @@ impl Kind {
             Self::Secret { .. } => "SECRET",
             Self::List { .. } => "LIST",
             Self::LogFormat(_) => "FORMAT",
+            Self::Switch(_) => "ON|OFF",
             Self::Number { unit: Unit::Count, .. } => "NUMBER",
             Self::Number { unit: Unit::Seconds, .. } => "SECONDS",
             Self::Number { unit: Unit::Bytes, .. } => "BYTES",

@@ -31,6 +31,7 @@ impl Setting {
             Kind::Secret { min_bytes, place } => *place(config) = Some(secret(raw, *min_bytes)?),
             Kind::List { of, place } => *place(config) = list(raw, of)?,
             Kind::LogFormat(place) => *place(config) = log_format(raw)?,
+            Kind::Switch(place) => *place(config) = switch(raw)?,
             Kind::Number { unit, min, place } => *place(&mut config.limits) = number(raw, *unit, *min)?,
         }
         Ok(())
@@ -59,6 +60,7 @@ impl Setting {
                 LogFormat::Text => "text".to_owned(),
                 LogFormat::Json => "json".to_owned(),
             },
+            Kind::Switch(place) => return Some((*place(config)).into()),
             Kind::Number { place, .. } => {
                 return Some(i64::try_from(*place(&mut config.limits)).unwrap_or(i64::MAX).into());
             }
@@ -81,6 +83,8 @@ pub(super) fn toml_text(kind: &Kind, value: &toml::Value) -> Result<String, &'st
             items.map(|items| items.join(",")).ok_or("a list of strings")
         }
         (Kind::List { .. }, _) => Err("a list of strings"),
+        (Kind::Switch(_), toml::Value::Boolean(on)) => Ok(on.to_string()),
+        (Kind::Switch(_), _) => Err("true or false without quotes"),
         (_, toml::Value::String(text)) => Ok(text.clone()),
         _ => Err("a string in quotes"),
     }
@@ -100,6 +104,14 @@ fn text(raw: &str) -> Result<String, String> {
         return Err("text without control characters, not empty".to_owned());
     }
     Ok(trimmed.to_owned())
+}
+
+fn switch(raw: &str) -> Result<bool, String> {
+    match raw.trim().to_ascii_lowercase().as_str() {
+        "on" | "true" | "yes" | "1" => Ok(true),
+        "off" | "false" | "no" | "0" => Ok(false),
+        _ => Err("on or off".to_owned()),
+    }
 }
 
 fn path(raw: &str) -> Result<PathBuf, String> {

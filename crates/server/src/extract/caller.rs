@@ -206,6 +206,10 @@ pub fn is_user_id(text: &str) -> bool {
 }
 
 impl Caller {
+    pub fn app(&self) -> &AppState {
+        &self.app
+    }
+
     /// For counting: one per person, one per key.
     fn id(&self) -> String {
         match &self.credential {

@@ -4,8 +4,9 @@ pub mod body;
 pub mod caller;
 mod disposition;
 pub mod paging;
+pub mod table_file;
 pub mod upload;
 
 pub use body::{Body, JsonBody};
 pub use caller::{Caller, Named};
-pub use paging::Paging;
+pub use paging::{Find, Paging};

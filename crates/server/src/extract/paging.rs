@@ -2,7 +2,9 @@
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
+use domain::search::Query;
 use serde::Serialize;
+use store::knowledge::{Listed, TextSearch};
 use utoipa::ToSchema;
 
 use crate::jsonapi::error::shown;
@@ -57,9 +59,57 @@ impl<S: Send + Sync> FromRequestParts<S> for Paging {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        Self::read(parts.uri.query().unwrap_or(""), None).map(|(paging, _)| paging)
+    }
+}
+
+/// A page of a list that can be searched, too: `?query=` beside the others.
+pub struct Find {
+    pub paging: Paging,
+    pub query: Option<String>,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Find {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let (paging, query) = Paging::read(parts.uri.query().unwrap_or(""), Some("query"))?;
+        Ok(Self { paging, query: query.filter(|query| !query.is_empty()) })
+    }
+}
+
+impl Find {
+    /// What is searched for; the inner none when that holds no word, and so matches nothing.
+    pub fn search(&self) -> Result<Option<Option<TextSearch>>, Problem> {
+        let Some(text) = &self.query else { return Ok(None) };
+        let (offset, limit) = (self.paging.after()?.unwrap_or(0), self.paging.limit);
+        Ok(Some(Query::parse(text).map(|query| TextSearch { query, offset, limit })))
+    }
+
+    /// A page of what was found.
+    pub fn list<R, T>(
+        &self,
+        found: Listed<R>,
+        cursor: impl Fn(&R) -> String,
+        shape: impl Fn(R) -> T,
+    ) -> Result<List<T>, Problem> {
+        let next = match (&self.query, found.more) {
+            (_, false) => None,
+            (None, true) => found.items.last().map(cursor),
+            (Some(_), true) => {
+                Some((self.paging.after::<usize>()?.unwrap_or(0) + found.items.len()).to_string())
+            }
+        };
+        Ok(List { data: found.items.into_iter().map(shape).collect(), next })
+    }
+}
+
+impl Paging {
+    /// The parameters of a list, and the one other that it may have.
+    fn read(query: &str, other: Option<&str>) -> Result<(Self, Option<String>), Problem> {
         let mut paging = Self { limit: DEFAULT, after: None };
-        let mut seen = Vec::new();
-        for (name, value) in pairs(parts.uri.query().unwrap_or(""))? {
+        let (mut seen, mut given) = (Vec::new(), None);
+        for (name, value) in pairs(query)? {
             if seen.contains(&name) {
                 return Err(Problem::invalid_parameter(&name, format!("{name} is given twice.")));
             }
@@ -74,11 +124,12 @@ impl<S: Send + Sync> FromRequestParts<S> for Paging {
                 }
                 "after" => paging.after = Some(value),
                 "workspace" => {}
+                _ if other == Some(name.as_str()) => given = Some(value),
                 _ => return Err(Problem::unknown_parameter(&name)),
             }
             seen.push(name);
         }
-        Ok(paging)
+        Ok((paging, given))
     }
 }
 

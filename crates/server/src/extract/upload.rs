@@ -31,9 +31,9 @@ const IDLE: Duration = Duration::from_secs(30);
 /// How many bytes of a file tell what it is.
 const HEAD_BYTES: usize = 8 * 1024;
 /// What boundaries and part headers add to the files of one request.
-const FRAMING_BYTES: u64 = 64 * 1024;
+pub(super) const FRAMING_BYTES: u64 = 64 * 1024;
 /// How much may come before a part begins: its headers, and what a fast sender has already sent after them.
-const HEADER_BYTES: u64 = 4 * 1024 * 1024;
+pub(super) const HEADER_BYTES: u64 = 4 * 1024 * 1024;
 /// Of parts that are no files.
 const MAX_FIELDS: usize = 100;
 /// How much of a refused body is still read, so that its sender reads the refusal.
@@ -195,6 +195,30 @@ impl Upload {
         Ok(())
     }
 
+    /// Takes a file whose bytes came with the request.
+    pub async fn take_bytes(&mut self, sent: &str, bytes: Bytes) -> Result<(), Problem> {
+        let limit = self.app.limits.max_file_bytes;
+        let size = bytes.len() as u64;
+        if bytes.is_empty() {
+            let detail = format!("The file {} is empty.", shown(sent));
+            let (status, title) = (StatusCode::UNPROCESSABLE_ENTITY, "The file is empty");
+            return Err(Problem::new(status, "empty_file", title, detail));
+        }
+        if size > limit {
+            let detail = format!("The file {} is over {limit} bytes.", shown(sent));
+            return Err(too_large("file_too_large", detail, limit));
+        }
+        let name = safe_name(sent);
+        let mime_type = sniff(bytes.get(..HEAD_BYTES).unwrap_or(&bytes), &name);
+        self.check_type(&mime_type, sent)?;
+        let (id, key) = self.reserve(name, self.target.source, size).await?;
+        let mut writer: BlobWriter = self.app.blobs.writer(&key).await?;
+        writer.write(bytes).await?;
+        let digest = self.finish(writer.finish()).await?;
+        self.stored.push(Stored { id, digest, mime_type });
+        Ok(())
+    }
+
     async fn finish(
         &mut self,
         writing: impl Future<Output = Result<Digest, BlobError>> + Send + 'static,
@@ -318,7 +342,7 @@ pub fn check_type(taken: &[Family], mime_type: &str, name: &str) -> Result<(), P
     ))
 }
 
-fn boundary(headers: &HeaderMap) -> Result<String, Problem> {
+pub(super) fn boundary(headers: &HeaderMap) -> Result<String, Problem> {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
     if !is_multipart(headers) {
         return Err(Problem::new(
@@ -352,25 +376,25 @@ fn timed_out(detail: String) -> Problem {
 }
 
 /// The body of a request, for a parser that gathers what it does not understand yet: only so much at a time.
-struct Incoming {
+pub(super) struct Incoming {
     /// The body, and how many of its bytes may still come.
     body: Mutex<(BodyDataStream, u64)>,
 }
 
 impl Incoming {
-    fn new(body: Body) -> Self {
+    pub(super) fn new(body: Body) -> Self {
         Self { body: Mutex::new((body.into_data_stream(), 0)) }
     }
 
-    fn allow(&self, bytes: u64) {
+    pub(super) fn allow(&self, bytes: u64) {
         self.body.lock().unwrap_or_else(PoisonError::into_inner).1 = bytes;
     }
 
-    fn poll(&self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, axum::Error>>> {
+    pub(super) fn poll(&self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, axum::Error>>> {
         self.body.lock().unwrap_or_else(PoisonError::into_inner).0.poll_next_unpin(cx)
     }
 
-    fn poll_within(&self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, axum::Error>>> {
+    pub(super) fn poll_within(&self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, axum::Error>>> {
         let (body, left) = &mut *self.body.lock().unwrap_or_else(PoisonError::into_inner);
         if *left == 0 {
             return Poll::Ready(Some(Err(axum::Error::new("a part does not begin within its limits"))));
@@ -384,7 +408,7 @@ impl Incoming {
 }
 
 /// Reads what a sender is still sending, within bounds: who is cut off while writing may never read the answer.
-async fn drain<E>(mut body: impl stream::Stream<Item = Result<Bytes, E>> + Unpin) {
+pub(super) async fn drain<E>(mut body: impl stream::Stream<Item = Result<Bytes, E>> + Unpin) {
     let reading = async {
         let mut read = 0;
         while let Some(Ok(chunk)) = body.next().await {

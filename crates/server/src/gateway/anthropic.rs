@@ -1,14 +1,15 @@
 //! Anthropic's messages, from the server's side: a request as an ask, an answer as named events or whole.
 
 use domain::model::{
-    Answer, Ask, Call, Dialect, Finish, Gathered, ModelEvent, Prompt, Said, ToolSpec, Verbatim,
+    Answer, Ask, Call, Dialect, Finish, Gathered, ModelEvent, Part, PartKind, Prompt, Said, ToolSpec,
+    Verbatim, Words,
 };
 use domain::prompt::valid;
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
 
 use super::openai::name_of;
-use super::{Asked, Writer, common, frame, text_of};
+use super::{Asked, Writer, common, frame, sent, text_of};
 use crate::problem::Problem;
 
 pub fn read(body: Value) -> Result<Asked, Problem> {
@@ -27,8 +28,9 @@ pub fn read(body: Value) -> Result<Asked, Problem> {
         if !answers.is_empty() {
             said.push(Said::Answers(answers));
         }
+        let parts = other.iter().filter_map(|block| part(block)).collect();
         let text = if content.is_array() { text_of(&json!(other)) } else { text_of(content) };
-        said.push(Said::User(text));
+        said.push(Said::User(Words { text, parts }));
     }
     let none = body["tool_choice"]["type"] == "none";
     let tools = body["tools"].as_array().into_iter().flatten().filter(|_| !none).filter_map(tool).collect();
@@ -49,6 +51,19 @@ fn assistant(content: &Value) -> Said {
     let texts: Vec<&str> = blocks.iter().filter_map(|block| block["text"].as_str()).collect();
     let text = content.as_str().map_or_else(|| texts.join("\n\n"), str::to_owned);
     Said::Assistant { text, calls: calls.collect() }
+}
+
+/// A picture or a PDF that came with the request.
+fn part(block: &Value) -> Option<Part> {
+    let source = &block["source"];
+    let kind = match block["type"].as_str()? {
+        "image" => PartKind::Image,
+        "document" if source["media_type"] == "application/pdf" => PartKind::Pdf,
+        _ => return None,
+    };
+    let (mime_type, name) =
+        (source["media_type"].as_str()?, block["title"].as_str().unwrap_or("document.pdf"));
+    Some(sent(kind, name, mime_type, source["data"].as_str()?))
 }
 
 fn answer(said: &[Said], block: &Value) -> Answer {

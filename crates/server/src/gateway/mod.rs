@@ -10,7 +10,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use domain::grant::{Grant, GrantKind};
-use domain::model::{Ask, ModelEvent, ModelFault, ModelFaultKind};
+use domain::model::{Ask, ModelEvent, ModelFault, ModelFaultKind, Part, PartKind};
 use domain::run::{Lease, Usage};
 use domain::scope::{Role, Scope};
 use serde_json::{Value, json};
@@ -157,7 +157,10 @@ pub async fn as_clients_expect(request: Request, next: Next) -> Response {
         503 => "overloaded_error",
         _ => "api_error",
     };
-    let error = json!({ "message": problem.detail, "type": kind, "param": null, "code": problem.code });
+    let source = serde_json::to_value(&problem.source).unwrap_or_default();
+    let pointer = source["pointer"].as_str().or(source["parameter"].as_str());
+    let param = pointer.map(|pointer| pointer.trim_start_matches('/').replace('/', "."));
+    let error = json!({ "message": problem.detail, "type": kind, "param": param, "code": problem.code });
     let kept = std::mem::take(response.headers_mut());
     let mut told = (*problem).clone().with("error", error).into_response();
     for (name, value) in &kept {
@@ -226,6 +229,12 @@ impl Drop for Metered {
             }
         });
     }
+}
+
+/// A file that came with a request.
+fn sent(kind: PartKind, name: &str, mime_type: &str, data: &str) -> Part {
+    let (file, name, mime_type) = (Uuid::nil(), name.to_owned(), mime_type.to_owned());
+    Part { file, name, mime_type, kind, chars: 0, data: data.into() }
 }
 
 /// A text, or the texts of a list of parts; of other parts what they are.

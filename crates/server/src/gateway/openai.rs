@@ -1,13 +1,14 @@
 //! OpenAI's chat completions, from the server's side: a request as an ask, an answer as chunks or whole.
 
 use domain::model::{
-    Answer, Ask, Call, Dialect, Finish, Gathered, ModelEvent, Prompt, Said, ToolSpec, Verbatim,
+    Answer, Ask, Call, Dialect, Finish, Gathered, ModelEvent, Part, PartKind, Prompt, Said, ToolSpec,
+    Verbatim, Words,
 };
 use domain::prompt::valid;
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
 
-use super::{Asked, Writer, common, frame, text_of};
+use super::{Asked, Writer, common, frame, sent, text_of};
 use crate::problem::Problem;
 
 pub fn read(body: Value) -> Result<Asked, Problem> {
@@ -31,7 +32,10 @@ pub fn read(body: Value) -> Result<Asked, Problem> {
                     _ => said.push(Said::Answers(vec![answer])),
                 }
             }
-            _ => said.push(Said::User(text_of(&message["content"]))),
+            _ => {
+                let parts = message["content"].as_array().into_iter().flatten().filter_map(part).collect();
+                said.push(Said::User(Words { text: text_of(&message["content"]), parts }));
+            }
         }
     }
     let none = body["tool_choice"] == "none";
@@ -56,6 +60,20 @@ fn assistant(message: &Value) -> Said {
             .to_owned(),
     });
     Said::Assistant { text: text_of(&message["content"]), calls: calls.collect() }
+}
+
+/// A picture or a PDF that came with the request, written in it.
+fn part(part: &Value) -> Option<Part> {
+    let (kind, name, url) = match part["type"].as_str()? {
+        "image_url" => (PartKind::Image, "image", part["image_url"]["url"].as_str()?),
+        "file" => {
+            let file = &part["file"];
+            (PartKind::Pdf, file["filename"].as_str().unwrap_or("document.pdf"), file["file_data"].as_str()?)
+        }
+        _ => return None,
+    };
+    let (mime_type, data) = url.strip_prefix("data:")?.split_once(";base64,")?;
+    (kind == PartKind::Image || mime_type == "application/pdf").then(|| sent(kind, name, mime_type, data))
 }
 
 /// The tool whose call has this id.

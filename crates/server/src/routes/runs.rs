@@ -100,7 +100,7 @@ pub async fn events(
 }
 
 /// The last event that the reader saw, by header or by query; both must agree.
-fn after(query: Option<&str>, headers: &HeaderMap) -> Result<i64, Problem> {
+pub(super) fn after(query: Option<&str>, headers: &HeaderMap) -> Result<i64, Problem> {
     let number = |text: &str| text.trim().parse::<i64>().ok().filter(|n| *n >= 0);
     let mut found = None;
     for value in headers.get_all("last-event-id") {
@@ -160,7 +160,7 @@ pub async fn edit(
 ) -> Result<Response, Problem> {
     let scope = caller.scope(named).await?;
     let message = read_message(&body.message)?;
-    Ok(axum::Json(shape(app.store.edit_queued(&scope, path_id(&id)?, &message).await?)).into_response())
+    Ok(axum::Json(shape(app.turns.edit(&scope, path_id(&id)?, &message).await?)).into_response())
 }
 
 /// A page of a trace.

@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Response};
 use domain::conversation::{Mode, Source};
 use domain::limits::Limits;
 use domain::message::{Block, blocks_from_json, plain_text};
-use domain::run::{OnBusy, OnDisconnect, RunStatus, StartTurn, TurnMessage};
+use domain::run::{Brought, OnBusy, OnDisconnect, RunStatus, StartTurn, TurnMessage};
 use domain::scope::Scope;
 use domain::wire::Wire;
 use serde::{Deserialize, Serialize};
@@ -67,7 +67,7 @@ pub struct AcceptedTurn {
 
 /// Starts a turn and streams it, or with `Prefer: respond-async` answers with its ids.
 #[utoipa::path(post, path = "/v1/turns", operation_id = "create_turn", tag = "turns", request_body = TurnRequest,
-    params(("wire" = Option<String>, Query, description = "`envelope`, `ndjson`, `openai` or `anthropic`"), ("workspace" = Option<Uuid>, Query),
+    params(("wire" = Option<String>, Query, description = "`envelope`, `ndjson`, `openai`, `anthropic`, `ui-message` or `ag-ui`"), ("workspace" = Option<Uuid>, Query),
         ("Idempotency-Key" = Option<String>, Header), ("Prefer" = Option<String>, Header)),
     responses((status = 200, description = "The run's events", content_type = "text/event-stream", body = String),
         (status = 202, description = "Accepted, with `Prefer: respond-async`", body = AcceptedTurn),
@@ -158,7 +158,7 @@ fn prefers_async(headers: &HeaderMap) -> bool {
     values.flat_map(|value| value.split(',')).any(|word| word.trim().eq_ignore_ascii_case("respond-async"))
 }
 
-pub(super) fn idempotency(headers: &HeaderMap, body: &[u8]) -> Result<Option<Idempotency>, Problem> {
+pub(crate) fn idempotency(headers: &HeaderMap, body: &[u8]) -> Result<Option<Idempotency>, Problem> {
     let mut values = headers.get_all("idempotency-key").iter();
     let Some(value) = values.next() else { return Ok(None) };
     let key = value.to_str().ok().map(str::trim).filter(|key| (1..=255).contains(&key.len()));
@@ -196,22 +196,9 @@ fn read(body: TurnRequest, limits: &Limits, respond_async: bool) -> Result<Start
             "attachments need a message that they belong to.",
         ));
     }
-    for (pointer, value, max) in [
-        ("/agent", &body.agent, 255),
-        ("/model", &body.model, 255),
-        ("/workflow", &body.workflow, 255),
-        ("/page_path", &body.page_path, 512),
-    ] {
-        let fits = |text: &String| text.chars().count() <= max && !text.chars().any(char::is_control);
-        if !value.as_ref().is_none_or(fits) {
-            let detail =
-                format!("{} must be at most {max} characters, without control characters.", &pointer[1..]);
-            return Err(Problem::invalid_value(pointer, detail));
-        }
-    }
     let on_disconnect =
         if respond_async { OnDisconnect::Continue } else { body.on_disconnect.unwrap_or_default() };
-    Ok(StartTurn {
+    let turn = StartTurn {
         conversation: body.conversation,
         replace: body.replace,
         message,
@@ -224,7 +211,28 @@ fn read(body: TurnRequest, limits: &Limits, respond_async: bool) -> Result<Start
         page_path: body.page_path,
         on_busy: body.on_busy.unwrap_or_default(),
         on_disconnect,
-    })
+        brought: Brought::default(),
+    };
+    check_names(&turn)?;
+    Ok(turn)
+}
+
+/// What a turn names, as far as its shape goes.
+pub(crate) fn check_names(turn: &StartTurn) -> Result<(), Problem> {
+    for (pointer, value, max) in [
+        ("/agent", &turn.agent, 255),
+        ("/model", &turn.model, 255),
+        ("/workflow", &turn.workflow, 255),
+        ("/page_path", &turn.page_path, 512),
+    ] {
+        let fits = |text: &String| text.chars().count() <= max && !text.chars().any(char::is_control);
+        if !value.as_ref().is_none_or(fits) {
+            let detail =
+                format!("{} must be at most {max} characters, without control characters.", &pointer[1..]);
+            return Err(Problem::invalid_value(pointer, detail));
+        }
+    }
+    Ok(())
 }
 
 /// A text, or an array of text blocks.

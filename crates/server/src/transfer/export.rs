@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use domain::scope::Scope;
-use domain::transfer::{Archive, ArchivedFile, Refusal, own};
+use domain::transfer::{Archive, ArchivedFile, Refusal, own, page};
 use futures_util::{StreamExt as _, stream};
 use store::blobs::{BlobError, Blobs};
 use store::{Store, StoreError};
@@ -34,6 +34,16 @@ pub enum Format {
     Lines,
     /// JSON Lines first, then the bytes of files, for a place that has a name for each.
     LinesThenBlobs,
+    /// To read: the current branch of each conversation.
+    Markdown,
+    /// One page of its own, without a script.
+    Html,
+}
+
+impl Format {
+    fn is_lines(self) -> bool {
+        matches!(self, Self::Lines | Self::LinesThenBlobs)
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -88,20 +98,29 @@ impl Export {
 
     /// Sends all parts. `tell` hears after each conversation how much went out.
     pub async fn run(mut self, mut tell: impl FnMut(Exported) + Send) -> Result<Exported, ExportError> {
-        self.text(own::header_line()?).await?;
+        match self.format {
+            Format::Lines | Format::LinesThenBlobs => self.text(own::header_line()?).await?,
+            Format::Html => self.send(Part::Text(page::HTML_HEAD.into())).await?,
+            Format::Markdown => {}
+        }
         match self.origin.conversation {
             Some(id) => {
                 let archive = self.origin.store.get_archive(&self.origin.scope, id).await?;
                 self.conversation(&archive).await?;
             }
             None => {
-                self.agents().await?;
-                self.workspace_files().await?;
+                if self.format.is_lines() {
+                    self.agents().await?;
+                    self.workspace_files().await?;
+                }
                 self.conversations(&mut tell).await?;
             }
         }
         for file in std::mem::take(&mut self.later) {
             self.bytes(&file).await?;
+        }
+        if self.format == Format::Html {
+            self.send(Part::Text(page::HTML_END.into())).await?;
         }
         self.send(Part::End).await?;
         Ok(self.done)
@@ -160,10 +179,16 @@ impl Export {
     }
 
     async fn conversation(&mut self, archive: &Archive) -> Result<(), ExportError> {
-        for file in &archive.files {
-            self.file(file).await?;
+        match self.format {
+            Format::Lines | Format::LinesThenBlobs => {
+                for file in &archive.files {
+                    self.file(file).await?;
+                }
+                self.text(own::conversation_line(archive)?).await?;
+            }
+            Format::Markdown => self.send(Part::Text(page::markdown(archive))).await?,
+            Format::Html => self.send(Part::Text(page::html(archive))).await?,
         }
-        self.text(own::conversation_line(archive)?).await?;
         self.done.conversations += 1;
         self.done.messages += archive.message_count() as u64;
         Ok(())
@@ -180,6 +205,7 @@ impl Export {
                 }
                 Ok(())
             }
+            Format::Markdown | Format::Html => Ok(()),
         }
     }
 

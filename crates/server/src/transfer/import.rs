@@ -12,6 +12,7 @@ use domain::agent::Agent;
 use domain::file::{Bag, Digest};
 use domain::scope::Scope;
 use domain::time::Clock;
+use domain::transfer::format::Format;
 use domain::transfer::{Archive, ArchivedFile};
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesOrdered;
@@ -23,7 +24,7 @@ use tokio::sync::mpsc;
 
 use super::input::{self, Input};
 use super::report::{Entry, Outcome, Report};
-use super::walk::{Item, Thing, Walk};
+use super::walk::{Item, Target, Thing, Walk};
 use crate::progress::Progress;
 
 /// Conversations under way at once: what gathers shares a transaction's sync.
@@ -37,6 +38,8 @@ pub struct Importer {
     pub scope: Scope,
     pub clock: Arc<dyn Clock>,
     pub max_tabs: usize,
+    /// The format that was asked for.
+    pub format: Option<Format>,
     /// Whose all of it becomes; otherwise everything keeps the owner that it names.
     pub owner: Option<String>,
     /// Everything is looked at, nothing is written.
@@ -54,7 +57,7 @@ impl Importer {
         let (out, mut items) = mpsc::channel(AT_ONCE);
         let read = Arc::new(AtomicU64::new(0));
         let total = paths.iter().map(|path| size(path)).sum();
-        let walk = Walk::new(out, Arc::clone(&read), tokio::runtime::Handle::current());
+        let walk = Walk::new(self.target().await?, out, Arc::clone(&read), tokio::runtime::Handle::current());
         let walking = tokio::task::spawn_blocking(move || walk.run(&paths));
         let importer = Arc::new(self);
         let mut progress = Progress::new("imported");
@@ -91,6 +94,18 @@ impl Importer {
         walking.await.context("reading ended early")??;
         report.end()?;
         Ok(!stopped)
+    }
+
+    async fn target(&self) -> Result<Target> {
+        let workspace =
+            self.store.find_workspace(&self.scope).await?.context("the workspace is not there")?;
+        Ok(Target {
+            format: self.format,
+            workspace: workspace.id,
+            owner: self.owner.clone().unwrap_or_else(|| self.scope.user.clone()),
+            visibility: workspace.default_visibility,
+            now: self.clock.now(),
+        })
     }
 
     async fn take(self: Arc<Self>, item: Item) -> Result<(Entry, Outcome)> {

@@ -1,6 +1,7 @@
 //! What an import is given: files, folders and zips, each as texts to scan and as bytes that the texts name. Nothing
 //! is unpacked under a name that somebody else chose.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write as _};
 use std::path::{Path, PathBuf};
@@ -97,6 +98,72 @@ impl Input {
                 None => Ok(None),
             },
         }
+    }
+}
+
+impl Input {
+    /// What lies beside the texts, to be found by the names that they use.
+    pub fn assets(&self) -> Result<Assets> {
+        let mut assets = Assets::default();
+        match self {
+            Self::File(_) => {}
+            Self::Folder(path) => assets.add_folder(path, "", 3)?,
+            Self::Zip(zip) => zip.names().for_each(|name| assets.add(name)),
+        }
+        Ok(assets)
+    }
+
+    /// The bytes of an asset; none above `most`.
+    pub fn asset(&mut self, inner: &str, most: u64, spool: &Spool) -> Result<Option<Bytes>> {
+        let found = match self {
+            Self::File(_) => None,
+            Self::Folder(path) => measure(&path.join(inner), most)?,
+            Self::Zip(zip) => Some(spool.copy(zip.read(inner)?, most)?),
+        };
+        Ok(found.filter(|bytes| bytes.size <= most))
+    }
+}
+
+/// The files of an archive or a folder, by the last part of their names.
+#[derive(Debug, Default)]
+pub struct Assets(BTreeMap<String, String>);
+
+impl Assets {
+    fn add(&mut self, name: &str) {
+        if let Some(base) = name.rsplit('/').next().filter(|base| !base.is_empty()) {
+            self.0.entry(base.to_owned()).or_insert_with(|| name.to_owned());
+        }
+    }
+
+    fn add_folder(&mut self, root: &Path, under: &str, depth: usize) -> Result<()> {
+        let folder = root.join(under);
+        let named = || format!("{} cannot be read", folder.display());
+        for entry in std::fs::read_dir(&folder).with_context(named)? {
+            let entry = entry.with_context(named)?;
+            let Some(name) = entry.file_name().to_str().map(|name| format!("{under}{name}")) else {
+                continue;
+            };
+            // A link is neither.
+            let kind = entry.file_type().with_context(named)?;
+            if kind.is_file() {
+                self.add(&name);
+            } else if kind.is_dir() && depth > 0 {
+                self.add_folder(root, &format!("{name}/"), depth - 1)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The file that is called so, or whose name goes on after it with a mark. Only the last part of a name counts:
+    /// no name leads elsewhere.
+    pub fn find(&self, name: &str) -> Option<&str> {
+        let base = name.rsplit(['/', '\\']).next().filter(|base| !base.is_empty())?;
+        if let Some(found) = self.0.get(base) {
+            return Some(found);
+        }
+        let after = |found: &str| found[base.len()..].starts_with(['-', '.', '_']);
+        let mut candidates = self.0.range(base.to_owned()..).take_while(|(found, _)| found.starts_with(base));
+        candidates.find(|(found, _)| after(found)).map(|(_, inner)| inner.as_str())
     }
 }
 

@@ -1,11 +1,14 @@
 //! In and out, the half that reads and writes: files, zips, blobs and the store. What the formats are is
 //! `domain::transfer`.
 
+mod csv;
 pub mod export;
 pub mod import;
 mod input;
 pub mod output;
+mod records;
 pub mod report;
 mod scan;
+mod tables;
 mod unzip;
-mod walk;
+pub mod walk;

@@ -92,6 +92,10 @@ impl Zip {
         Ok(found.into_iter().map(text).collect())
     }
 
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.entries.keys().map(String::as_str)
+    }
+
     /// The entry with this name, wherever in the archive its folder lies.
     pub fn find(&self, name: &str) -> Option<String> {
         if self.entries.contains_key(name) {

@@ -2,24 +2,27 @@
 //! names are found. Runs on a thread of its own; what it holds is bounded by a budget that each thing gives back when
 //! it has been dealt with.
 
-use std::collections::HashMap;
-use std::fs::File;
-use std::io::Write as _;
+use std::io::BufRead;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use domain::agent::Agent;
-use domain::transfer::file_line::read_sha256;
-use domain::transfer::own::{self, Line};
+use domain::conversation::Visibility;
+use domain::transfer::format::Format;
 use domain::transfer::{Archive, ArchivedFile, Refusal};
+use jiff::Timestamp;
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use uuid::Uuid;
 
-use super::input::{Bytes, Input, Spool, Text};
+use super::csv::Csv;
+use super::input::{Bytes, Input, Text};
+use super::records::Records;
 use super::report::Entry;
-use super::scan::{Found, Scan};
+use super::scan::{Found, MAX_ELEMENT, Place, Scan};
+use super::tables::Tables;
 
 /// How many bytes of source may be under way at once.
 pub const BUDGET: usize = 16 * 1024 * 1024;
@@ -40,7 +43,19 @@ pub struct Item {
     _held: Option<OwnedSemaphorePermit>,
 }
 
+/// What everything that is found becomes a part of.
+#[derive(Debug, Clone)]
+pub struct Target {
+    /// The one that was asked for.
+    pub format: Option<Format>,
+    pub workspace: Uuid,
+    pub owner: String,
+    pub visibility: Visibility,
+    pub now: Timestamp,
+}
+
 pub struct Walk {
+    pub target: Target,
     out: mpsc::Sender<Item>,
     budget: Arc<Semaphore>,
     /// Bytes of the texts that were read so far.
@@ -49,155 +64,141 @@ pub struct Walk {
 }
 
 /// Nobody takes things any more: the walk ends.
+#[derive(Debug, thiserror::Error)]
+#[error("nobody takes what is found")]
 struct Gone;
 
+/// Nothing of an archive's text is known: it is passed over.
+enum Passed {
+    Read,
+    Over,
+}
+
+/// A text under way.
+enum Reading<R> {
+    Csv(Csv<R>),
+    Json(Scan<R>),
+}
+
+impl<R: BufRead> Reading<R> {
+    fn next(&mut self) -> std::io::Result<Option<(Place, Found)>> {
+        match self {
+            Self::Csv(csv) => csv.next(),
+            Self::Json(scan) => scan.next(),
+        }
+    }
+}
+
 impl Walk {
-    pub fn new(out: mpsc::Sender<Item>, read: Arc<AtomicU64>, runtime: Handle) -> Self {
-        Self { out, budget: Arc::new(Semaphore::new(BUDGET)), read, runtime }
+    pub fn new(target: Target, out: mpsc::Sender<Item>, read: Arc<AtomicU64>, runtime: Handle) -> Self {
+        Self { target, out, budget: Arc::new(Semaphore::new(BUDGET)), read, runtime }
     }
 
     /// Goes through all of them. A text that cannot be read is a refusal, and the next one is read.
     pub fn run(&self, paths: &[PathBuf]) -> Result<()> {
+        let walked = self.walk(paths);
+        match walked {
+            Err(error) if error.is::<Gone>() => Ok(()),
+            walked => walked,
+        }
+    }
+
+    fn walk(&self, paths: &[PathBuf]) -> Result<()> {
+        let mut tables = Tables::default();
         for path in paths {
-            let texts = match Input::open(path).and_then(|input| input.texts()) {
-                Ok(texts) => texts,
-                Err(error) => {
-                    let file = path.display().to_string();
-                    if self.refuse(Entry { file, ..Entry::default() }, format!("{error:#}")).is_err() {
-                        return Ok(());
-                    }
-                    continue;
+            if let Err(error) = self.input(path, &mut tables) {
+                if error.is::<Gone>() {
+                    return Err(error);
                 }
-            };
-            for text in texts {
-                if self.text(path, &text)?.is_err() {
-                    return Ok(());
-                }
+                let file = path.display().to_string();
+                self.refuse(Entry { file, kind: "file", ..Entry::default() }, format!("{error:#}"))?;
+            }
+        }
+        for groups in tables.groups() {
+            for group in groups? {
+                let (entry, bytes) = (group.entry.clone(), group.bytes);
+                let thing = if bytes > MAX_ELEMENT {
+                    Thing::Refused(format!("its rows have more than {} MiB", MAX_ELEMENT / (1024 * 1024)))
+                } else {
+                    Records::join(&self.target, &group)
+                };
+                self.send(entry, thing, bytes)?;
             }
         }
         Ok(())
     }
 
-    fn refuse(&self, entry: Entry, reason: String) -> Result<(), Gone> {
+    fn input(&self, path: &Path, tables: &mut Tables) -> Result<()> {
+        let texts = Input::open(path)?.texts()?;
+        let archive = texts.iter().any(|text| text.inner.is_some());
+        let mut known = !archive;
+        for text in texts {
+            known |= matches!(self.text(path, &text, tables)?, Passed::Read);
+        }
+        anyhow::ensure!(known, "it holds no conversations of a format that is known");
+        Ok(())
+    }
+
+    fn refuse(&self, entry: Entry, reason: String) -> Result<()> {
         self.send(entry, Thing::Refused(reason), 0)
     }
 
     /// Waits until there is room for `weight` bytes of source.
-    fn send(&self, entry: Entry, thing: Thing, weight: usize) -> Result<(), Gone> {
+    fn send(&self, mut entry: Entry, thing: Thing, weight: usize) -> Result<()> {
+        if let Thing::Conversation(archive, _) = &thing {
+            (entry.id, entry.messages) = (Some(archive.conversation.id), archive.message_count() as u64);
+            entry.files = archive.files.len() as u64;
+        }
         let permits = u32::try_from(weight.min(BUDGET)).unwrap_or(u32::MAX);
         let held = self.runtime.block_on(Arc::clone(&self.budget).acquire_many_owned(permits)).ok();
-        self.out.blocking_send(Item { entry, thing, _held: held }).map_err(|_| Gone)
+        self.out.blocking_send(Item { entry, thing, _held: held }).map_err(|_| Gone.into())
     }
 
-    fn text(&self, path: &Path, text: &Text) -> Result<Result<(), Gone>> {
-        let (mut input, mut beside) = (Input::open(path)?, Input::open(path)?);
-        let mut records = Records { beside: &mut beside, spool: Spool::new()?, blobs: HashMap::new() };
+    fn text(&self, path: &Path, text: &Text, tables: &mut Tables) -> Result<Passed> {
+        let (mut input, beside) = (Input::open(path)?, Input::open(path)?);
+        let mut records = Records::new(&self.target, beside)?;
         let entry = || Entry { file: text.name.clone(), kind: "conversation", ..Entry::default() };
         let reader = match input.read(text, &self.read) {
             Ok(reader) => reader,
-            Err(error) => return Ok(self.refuse(entry(), format!("{error:#}"))),
+            Err(error) => return self.refuse(entry(), format!("{error:#}")).map(|()| Passed::Read),
         };
-        let mut scan = Scan::new(reader);
+        let mut reading = match text.name.rsplit_once('.') {
+            Some((_, ending)) if ending.eq_ignore_ascii_case("csv") => Reading::Csv(Csv::new(reader)),
+            _ => Reading::Json(Scan::new(reader)),
+        };
+        let mut known = text.inner.is_none();
         loop {
-            let (place, found) = match scan.next() {
+            let (place, found) = match reading.next() {
                 Ok(Some(found)) => found,
-                Ok(None) => return Ok(Ok(())),
-                Err(error) => return Ok(self.refuse(entry(), format!("it cannot be read on: {error}"))),
+                Ok(None) => return Ok(if known { Passed::Read } else { Passed::Over }),
+                Err(error) => {
+                    self.refuse(entry(), format!("it cannot be read on: {error}"))?;
+                    return Ok(Passed::Read);
+                }
             };
-            let mut entry = Entry { place, ..entry() };
-            let sent = match found {
-                Found::Bad(reason) | Found::Broken(reason) => self.refuse(entry, reason),
-                Found::Text(record) => match records.read(&record, &mut entry)? {
-                    Some(thing) => self.send(entry, thing, record.len()),
-                    None => Ok(()),
-                },
-            };
-            if sent.is_err() {
-                return Ok(Err(Gone));
+            let entry = Entry { place, ..entry() };
+            match found {
+                Found::Bad(_) | Found::Broken(_) if !known => return Ok(Passed::Over),
+                Found::Bad(reason) | Found::Broken(reason) => self.refuse(entry, reason)?,
+                Found::Text(record) => {
+                    let mut found = Vec::new();
+                    let understood = records.read(&record, &entry, tables, &mut found)?;
+                    if !understood && !known {
+                        return Ok(Passed::Over);
+                    }
+                    known = true;
+                    let weight = record.len() / found.len().max(1);
+                    for (entry, thing) in found {
+                        self.send(entry, thing, weight)?;
+                    }
+                }
             }
         }
     }
 }
 
-/// The records of one text.
-struct Records<'a> {
-    /// The same input again, for the bytes that records name.
-    beside: &'a mut Input,
-    spool: Spool,
-    /// Bytes that came in lines, until the record that names them.
-    blobs: HashMap<String, Inline>,
-}
-
-struct Inline {
-    file: File,
-    path: PathBuf,
-    written: u64,
-}
-
-impl Records<'_> {
-    /// What a record is; nothing for a part of another one.
-    fn read(&mut self, record: &str, entry: &mut Entry) -> Result<Option<Thing>> {
-        match self.own(record, entry) {
-            Ok(thing) => Ok(thing),
-            Err(error) => match error.downcast::<Refusal>() {
-                Ok(refusal) => Ok(Some(Thing::Refused(refusal.0))),
-                Err(error) => Err(error),
-            },
-        }
-    }
-
-    fn own(&mut self, record: &str, entry: &mut Entry) -> Result<Option<Thing>> {
-        match own::read_line(record)? {
-            Line::Header => Ok(None),
-            Line::Blob { sha256, offset, bytes } => self.keep(sha256, offset, &bytes).map(|()| None),
-            Line::Agent(agent) => {
-                (entry.kind, entry.id) = ("agent", Some(agent.id));
-                Ok(Some(Thing::Agent(agent)))
-            }
-            Line::File(file) => {
-                (entry.kind, entry.id) = ("file", Some(file.file.id));
-                let bytes = self.find(&file)?;
-                self.blobs.clear();
-                Ok(Some(Thing::File(Box::new(file), bytes)))
-            }
-            Line::Conversation(archive) => {
-                (entry.id, entry.messages) = (Some(archive.conversation.id), archive.message_count() as u64);
-                entry.files = archive.files.len() as u64;
-                let bytes = archive.files.iter().map(|file| self.find(file)).collect::<Result<_>>();
-                self.blobs.clear();
-                Ok(Some(Thing::Conversation(archive, bytes?)))
-            }
-        }
-    }
-
-    fn keep(&mut self, sha256: String, offset: u64, bytes: &[u8]) -> Result<()> {
-        if read_sha256(&sha256).is_none() {
-            return Err(Refusal::new("the sha256 of a blob is not 64 hexadecimal digits").into());
-        }
-        if offset == 0 {
-            let (file, path) = self.spool.file()?;
-            self.blobs.insert(sha256.clone(), Inline { file, path, written: 0 });
-        }
-        let Some(blob) = self.blobs.get_mut(&sha256).filter(|blob| blob.written == offset) else {
-            return Err(Refusal(format!("the blob {sha256} goes on where it was not")).into());
-        };
-        blob.file.write_all(bytes).context("no temporary file can be written")?;
-        blob.written += bytes.len() as u64;
-        Ok(())
-    }
-
-    /// The bytes of a file, which must be what the record says.
-    fn find(&mut self, of: &ArchivedFile) -> Result<Bytes> {
-        let (sha256, size) = (of.file.sha256_hex(), of.file.digest.size);
-        let found = match self.blobs.get(&sha256) {
-            Some(blob) => Some(self.spool.take(&blob.path)?),
-            None => self.beside.blob(&sha256, size, &self.spool)?,
-        };
-        let refuse = |what: &str| Refusal(format!("the bytes of the file {:?} {what}", of.file.name));
-        let found = found.ok_or_else(|| refuse("are not in the export"))?;
-        if found.size != size || found.sha256 != of.file.digest.sha256 {
-            return Err(refuse("are not those that the export tells of").into());
-        }
-        Ok(found)
+impl From<Refusal> for Thing {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal.0)
     }
 }

@@ -47,14 +47,23 @@ impl House {
     }
 
     pub async fn try_serve(&self, failpoint: &str) -> anyhow::Result<ServerProcess> {
-        self.start(self.database.as_ref().map(TestDatabase::url), failpoint).await
+        self.try_serve_with(failpoint, &[]).await
+    }
+
+    /// As `try_serve`, with more settings.
+    pub async fn try_serve_with(
+        &self,
+        failpoint: &str,
+        more: &[(&str, &str)],
+    ) -> anyhow::Result<ServerProcess> {
+        self.start(self.database.as_ref().map(TestDatabase::url), failpoint, more).await
     }
 
     /// A node that reaches its database through a gate.
     pub async fn serve_behind(&self, gate: &Gate) -> ServerProcess {
         let mut url = reqwest::Url::parse(self.database_url()).expect("an address");
         url.set_port(Some(gate.port())).expect("a port");
-        self.start(Some(url.as_str()), "").await.expect("a server")
+        self.start(Some(url.as_str()), "", &[]).await.expect("a server")
     }
 
     /// An open gate in front of the database.
@@ -68,7 +77,12 @@ impl House {
         self.database.as_ref().expect("PostgreSQL").url()
     }
 
-    async fn start(&self, database: Option<&str>, failpoint: &str) -> anyhow::Result<ServerProcess> {
+    async fn start(
+        &self,
+        database: Option<&str>,
+        failpoint: &str,
+        more: &[(&str, &str)],
+    ) -> anyhow::Result<ServerProcess> {
         let sandbox = self.sandbox.url();
         let mut env = vec![
             ("SANDBOX_URL", sandbox.as_str()),
@@ -80,6 +94,7 @@ impl House {
             ("THREADKEEP_MAX_STREAMS_PER_USER", "10000"),
             ("FAILPOINT", failpoint),
         ];
+        env.extend(more);
         env.extend(database.map(|database| ("DATABASE_URL", database)));
         ServerProcess::start(Path::new(BINARY), &env, self.data.path()).await
     }

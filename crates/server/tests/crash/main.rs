@@ -16,4 +16,5 @@ mod ledger;
 mod nodes;
 mod outage;
 mod points;
+mod rounds;
 mod stop;

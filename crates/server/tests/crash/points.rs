@@ -46,7 +46,7 @@ async fn converse(caller: Caller, ledger: Ledger) {
 }
 
 /// Waits for the death that the failpoint brings.
-async fn dies(server: &mut ServerProcess, point: &str) {
+pub async fn dies(server: &mut ServerProcess, point: &str) {
     let status = server.ended().await.unwrap_or_else(|error| panic!("{point} was not come by: {error:#}"));
     assert_eq!(status.signal(), Some(Signal::SIGABRT as i32), "{point}: {}", server.output());
     assert!(server.output().contains(&format!("failpoint {point}")), "{}", server.output());

@@ -8,5 +8,9 @@
     reason = "a story that cannot go on has failed, in its setup too"
 )]
 
+mod formats;
+mod hostile;
 mod house;
+mod interrupted;
+mod reading;
 mod round_trip;

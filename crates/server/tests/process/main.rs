@@ -8,6 +8,7 @@
 )]
 
 mod backup;
+mod canaries;
 mod commands;
 mod config;
 mod disk;

@@ -57,6 +57,10 @@ async fn send(server: &TestServer, row: &Row, query: &str, naming: Naming, who: 
         (Naming::Home, Some(home)) => request = request.header("threadkeep-workspace", home),
         _ => {}
     }
+    if path.starts_with("/v1/ai/") {
+        // Otherwise it answers in words.
+        request = request.header("accept", "application/json");
+    }
     let body = (row.body)(ids);
     if row.form {
         request =
@@ -166,7 +170,7 @@ async fn foreign(server: &TestServer, row: &Row, who: &Who, victim: &Ids) {
             let status = match (&who.home, row.admin && !who.administers_home) {
                 (None, _) => 400,
                 (Some(_), true) => 403,
-                (Some(_), false) => 404,
+                (Some(_), false) => row.absent,
             };
             twins(server, row, Naming::Home, who, pair, status).await;
         }
@@ -187,7 +191,7 @@ async fn mate(server: &TestServer, row: &Row, who: &Who, victim: &Ids) {
         (Kind::List, false) => harmless(server, row, Naming::Parameter, who, victim).await,
         (Kind::Item, false) => {
             for naming in [Naming::Parameter, Naming::Header] {
-                twins(server, row, naming, who, pair, 404).await;
+                twins(server, row, naming, who, pair, row.absent).await;
             }
         }
     }

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use domain::time::{Clock as _, SystemClock};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -39,6 +40,8 @@ pub struct Row {
     pub form: bool,
     /// What it changes is in no list.
     pub unseen: bool,
+    /// What is told of a thing that is not there.
+    pub absent: u16,
 }
 
 /// Everything that a path or a body can name.
@@ -46,6 +49,8 @@ pub struct Row {
 pub struct Ids {
     pub workspace: String,
     pub conversation: String,
+    /// One that no run holds.
+    pub idle: String,
     pub deleted: String,
     /// The first message of the conversation.
     pub message: String,
@@ -58,6 +63,9 @@ pub struct Ids {
     pub agent: String,
     /// The name of a tool server.
     pub tools: String,
+    pub page: String,
+    pub table: String,
+    pub row: String,
     /// A file of the conversation, one that is promised to it, and one of the workspace.
     pub file: String,
     pub promised: String,
@@ -78,6 +86,7 @@ impl Row {
             body: |_| Value::Null,
             form: false,
             unseen: false,
+            absent: 404,
         }
     }
 
@@ -101,6 +110,10 @@ impl Row {
         Self { unseen: true, ..self }
     }
 
+    fn absent(self, absent: u16) -> Self {
+        Self { absent, ..self }
+    }
+
     pub fn name(&self) -> String {
         format!("{} {}", self.method, self.path)
     }
@@ -113,7 +126,12 @@ impl Row {
             path if path.ends_with("/restore") => &ids.deleted,
             "/v1/runs/{id}/events" | "/v1/runs/{id}/trace" => &ids.settled,
             "/v1/runs/{id}/approvals" => &ids.running,
+            "/v1/responses/{id}/cancel" => &ids.running,
+            path if path.starts_with("/v1/responses") => &ids.settled,
+            path if path.starts_with("/v1/conversations") && !path.contains("{item}") => &ids.idle,
             path if path.starts_with("/v1/agents") => &ids.agent,
+            path if path.starts_with("/v1/pages") => &ids.page,
+            path if path.starts_with("/v1/tables") => &ids.table,
             path if path.starts_with("/v1/runs") => &ids.queued,
             path if path.starts_with("/v1/executions") => &ids.execution,
             "/v1/files/{id}" => &ids.shared,
@@ -124,8 +142,12 @@ impl Row {
         let path =
             self.path.replace("{id}", id).replace("{user}", &ids.user).replace("{branch}", &ids.conversation);
         let path = path.replace("{workspace}", &ids.workspace).replace("{run}", &ids.settled);
+        let path = path.replace("{item}", &format!("msg_{}", ids.message.replace('-', "")));
         let file = if path.contains("/uploads/") { &ids.promised } else { &ids.file };
-        path.replace("{name}", &ids.tools).replace("{file}", file).replace("{link}", "not-a-link")
+        path.replace("{name}", &ids.tools)
+            .replace("{file}", file)
+            .replace("{link}", "not-a-link")
+            .replace("{row}", &ids.row)
     }
 }
 
@@ -234,6 +256,68 @@ pub fn table() -> Vec<Row> {
         ),
         Row::new(M::DELETE, "/v1/tool-servers/{name}", Item).admin(),
         Row::new(M::GET, "/v1/tools", List),
+        Row::new(M::POST, "/v1/ai/chat", List).body(|ids| {
+            let message = json!({ "role": "user", "parts": [{ "type": "text", "text": "Planted" }] });
+            json!({ "message": message, "workspace": ids.workspace })
+        }),
+        Row::new(M::GET, "/v1/ai/chat/{id}", Item),
+        // A chat that nobody has heard of is idle.
+        Row::new(M::GET, "/v1/ai/chat/{id}/stream", Item).absent(204),
+        Row::new(M::POST, "/v1/ai/chat/{id}/stop", Item),
+        Row::new(M::POST, "/v1/ag-ui", List).body(|ids| {
+            let messages = json!([{ "id": "m", "role": "user", "content": "Planted" }]);
+            let props = json!({ "workspace": ids.workspace });
+            let thread = SystemClock.new_id().to_string();
+            json!({ "threadId": thread, "messages": messages, "forwardedProps": props })
+        }),
+        // A thread that nobody has heard of is empty.
+        Row::new(M::POST, "/v1/ag-ui/connect", List).unseen().body(|ids| {
+            json!({ "threadId": "planted", "runId": "r", "forwardedProps": { "workspace": ids.workspace } })
+        }),
+        Row::new(M::POST, "/v1/responses", Item).body(|ids| {
+            json!({ "model": "demo/assistant", "input": "Planted", "conversation": ids.idle })
+        }),
+        Row::new(M::GET, "/v1/responses/{id}", Item).queries(&["", "stream=true", "stream=true&starting_after=1"]),
+        Row::new(M::DELETE, "/v1/responses/{id}", Item).unseen(),
+        Row::new(M::POST, "/v1/responses/{id}/cancel", Item),
+        Row::new(M::GET, "/v1/responses/{id}/input_items", Item).queries(&["", "limit=1&order=asc"]),
+        Row::new(M::GET, "/v1/conversations", List).queries(&["", "limit=1&order=asc"]),
+        Row::new(M::POST, "/v1/conversations", List).body(|ids| {
+            json!({ "metadata": { "a": "b" }, "workspace": ids.workspace })
+        }),
+        Row::new(M::GET, "/v1/conversations/{id}", Item),
+        Row::new(M::POST, "/v1/conversations/{id}", Item).body(|_| json!({ "metadata": { "a": "b" } })).unseen(),
+        Row::new(M::DELETE, "/v1/conversations/{id}", Item),
+        Row::new(M::GET, "/v1/conversations/{id}/items", Item).queries(&["", "limit=1"]),
+        Row::new(M::POST, "/v1/conversations/{id}/items", Item).body(|_| {
+            json!({ "items": [{ "type": "message", "role": "user", "content": "Planted" }] })
+        }),
+        Row::new(M::GET, "/v1/conversations/{id}/items/{item}", Item),
+        Row::new(M::GET, "/v1/export", List).admin().queries(&["", "format=html", "format=zip"]),
+        Row::new(M::GET, "/v1/pages", List).queries(&["", "limit=1", "query=secretsp"]),
+        Row::new(M::POST, "/v1/pages", List)
+            .body(|ids| json!({ "title": "Planted", "body": "", "workspace": ids.workspace }))
+            .unseen(),
+        Row::new(M::GET, "/v1/pages/{id}", Shared),
+        Row::new(M::PUT, "/v1/pages/{id}", Shared).body(|_| json!({ "title": "Taken over" })),
+        Row::new(M::DELETE, "/v1/pages/{id}", Shared),
+        Row::new(M::GET, "/v1/tables", List).queries(&["", "limit=1"]),
+        Row::new(M::POST, "/v1/tables", List)
+            .body(|ids| {
+                let columns = json!([{ "name": "a", "type": "text" }]);
+                json!({ "name": "Planted", "columns": columns, "workspace": ids.workspace })
+            })
+            .unseen(),
+        Row::new(M::GET, "/v1/tables/{id}", Shared),
+        Row::new(M::PUT, "/v1/tables/{id}", Shared).body(|_| json!({ "name": "Taken over" })),
+        Row::new(M::DELETE, "/v1/tables/{id}", Shared),
+        Row::new(M::GET, "/v1/tables/{id}/rows", Shared).queries(&["", "limit=1", "query=secretsp"]),
+        Row::new(M::POST, "/v1/tables/{id}/rows", Shared).body(|_| json!({ "rows": [{ "a": "Planted" }] })),
+        Row::new(M::GET, "/v1/tables/{id}/rows/{row}", Shared),
+        Row::new(M::PUT, "/v1/tables/{id}/rows/{row}", Shared).body(|_| json!({ "a": "Taken over" })),
+        Row::new(M::DELETE, "/v1/tables/{id}/rows/{row}", Shared),
+        Row::new(M::POST, "/v1/tables/{id}/import", Shared).body(|_| json!([{ "a": "Planted" }])),
+        Row::new(M::GET, "/v1/tables/{id}/export", Shared).queries(&["", "format=json"]),
         Row::new(M::GET, "/v1/models", Own),
         Row::new(M::POST, "/v1/chat/completions", List)
             .body(|ids| {

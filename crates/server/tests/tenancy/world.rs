@@ -61,6 +61,7 @@ pub fn absent() -> Ids {
     Ids {
         workspace: id(),
         conversation: id(),
+        idle: id(),
         deleted: id(),
         message: id(),
         settled: id(),
@@ -69,6 +70,9 @@ pub fn absent() -> Ids {
         approval: id(),
         agent: id(),
         tools: id(),
+        page: id(),
+        table: id(),
+        row: id(),
         file: id(),
         promised: id(),
         shared: id(),
@@ -160,6 +164,25 @@ async fn execution(owner: &TestCaller<'_>, workspace: &str) -> String {
     made.header("threadkeep-execution").to_owned()
 }
 
+/// A page, a table and a row of it.
+async fn knowledge(boss: &TestCaller<'_>, workspace: &str) -> [String; 3] {
+    let words = format!("The {SPACE_WORD}");
+    let page = json!({ "title": words, "body": words, "workspace": workspace });
+    let columns = json!([{ "name": "a", "type": "text" }]);
+    let table = json!({ "name": words, "columns": columns, "workspace": workspace });
+    let mut ids = Vec::new();
+    for (path, body) in [("/v1/pages", page), ("/v1/tables", table)] {
+        let made = post(boss, path, body).await;
+        expect(&made, 201, "");
+        ids.push(made.body["id"].as_str().unwrap().to_owned());
+    }
+    let rows = json!({ "rows": [{ "a": words }], "workspace": workspace });
+    let made = post(boss, &format!("/v1/tables/{}/rows", ids[1]), rows).await;
+    expect(&made, 201, "");
+    ids.push(made.body["rows"][0]["_id"].as_str().unwrap().to_owned());
+    ids.try_into().unwrap()
+}
+
 impl Victim {
     pub async fn new(server: &TestServer, sandbox: &ScriptedSandbox, tag: &str) -> Self {
         let (boss_id, owner_id) = (format!("boss-{tag}"), format!("owner-{tag}"));
@@ -172,7 +195,8 @@ impl Victim {
         }
         let attributes = json!({ "title": format!("My {THREAD_WORD}"), "context": { "note": THREAD_WORD } });
         let conversation = as_owner.create_conversation(attributes.clone()).await.unwrap();
-        let deleted = as_owner.create_conversation(attributes).await.unwrap();
+        let deleted = as_owner.create_conversation(attributes.clone()).await.unwrap();
+        let idle = as_owner.create_conversation(attributes).await.unwrap();
         let scope = Scope {
             workspace: workspace.parse().unwrap(),
             org: "org-1".into(),
@@ -181,7 +205,7 @@ impl Victim {
             key: None,
             administers: false,
         };
-        for id in [&conversation, &deleted] {
+        for id in [&conversation, &deleted, &idle] {
             let now = SystemClock.now();
             let text = format!("Read my {THREAD_WORD}");
             let message = NewMessage::text(SystemClock.new_id(), MessageRole::User, text, now);
@@ -198,6 +222,7 @@ impl Victim {
         let tools = format!("{SPACE_WORD}-tools");
         let body = json!({ "name": tools, "url": "http://127.0.0.1:9/mcp", "workspace": workspace });
         expect(&post(&as_boss, "/v1/tool-servers", body).await, 201, "");
+        let [page, table, row] = knowledge(&as_boss, &workspace).await;
         let [file, promised] = files(&as_owner, &workspace, &conversation).await;
         let path = format!("/v1/files?workspace={workspace}");
         let shared = uploaded(&as_boss, &path, "shared.txt", "everyone's").await;
@@ -206,6 +231,7 @@ impl Victim {
         let ids = Ids {
             workspace,
             conversation,
+            idle,
             deleted,
             message,
             settled,
@@ -214,6 +240,9 @@ impl Victim {
             approval,
             agent,
             tools,
+            page,
+            table,
+            row,
             file,
             promised,
             shared,
@@ -235,7 +264,7 @@ impl Victim {
     /// As `view`, where some of it may be gone.
     pub async fn view_or_refusals(&self, server: &TestServer) -> Vec<String> {
         let (boss, owner) = (server.caller(&self.boss), server.caller(&self.owner));
-        let Ids { workspace, conversation, running, execution, .. } = &self.ids;
+        let Ids { workspace, conversation, running, execution, page, table, .. } = &self.ids;
         let mut view = Vec::new();
         for path in [
             format!("/v1/workspaces/{workspace}"),
@@ -245,6 +274,10 @@ impl Victim {
             format!("/v1/tool-servers?workspace={workspace}"),
             format!("/v1/audit?limit=100&workspace={workspace}"),
             format!("/v1/files?workspace={workspace}"),
+            // What mates make beside them is the workspace's own.
+            format!("/v1/pages/{page}?workspace={workspace}"),
+            format!("/v1/tables/{table}?workspace={workspace}"),
+            format!("/v1/tables/{table}/rows?workspace={workspace}"),
         ] {
             view.push(get(&boss, &path).await);
         }
@@ -361,7 +394,8 @@ async fn foreigners(server: &TestServer, tag: &str) -> Vec<Who> {
 pub fn leaks(class: Class, ids: &Ids, text: &str) -> bool {
     let thread =
         [THREAD_WORD, &ids.conversation, &ids.deleted, &ids.message, &ids.settled, &ids.queued, &ids.running];
-    let space = [SPACE_WORD, &ids.workspace, &ids.key, &ids.user, &ids.agent];
+    let space =
+        [SPACE_WORD, &ids.workspace, &ids.key, &ids.user, &ids.agent, &ids.page, &ids.table, &ids.row];
     let holds = |words: &[&str]| words.iter().any(|word| text.contains(word));
     holds(&thread) || (class == Class::Foreign && holds(&space))
 }

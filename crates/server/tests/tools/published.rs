@@ -1,5 +1,6 @@
 //! The published MCP servers, as programs and over HTTP, called by a model in whole turns.
 
+use std::io::Write as _;
 use std::process::Stdio;
 
 use domain::secret::Secret;
@@ -37,7 +38,8 @@ pub fn installed(name: &str) -> Option<String> {
         return Some(path.to_str()?.to_owned());
     }
     assert!(std::env::var_os("CI").is_none(), "{name} is not installed: run scripts/setup test");
-    eprintln!("SKIPPED: {name} is not installed; run scripts/setup test");
+    // Straight to stderr: what `eprintln!` writes is hidden for tests that pass.
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {name} is not installed; run scripts/setup test");
     None
 }
 

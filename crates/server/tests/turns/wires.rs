@@ -49,7 +49,11 @@ async fn by_parameter_and_by_accept(backend: Backend) -> Option<()> {
     for bad in ["open-ai", "NDJSON", "", "envelope%20"] {
         let answer = world.get(&format!("/v1/runs/{run}/events?wire={bad}")).await;
         assert_eq!((answer.status, &answer.body["source"]["parameter"]), (400, &json!("wire")), "{bad}");
-        assert!(answer.text.contains("envelope, ndjson, openai or anthropic"), "{}", answer.text);
+        assert!(
+            answer.text.contains("envelope, ndjson, openai, anthropic, ui-message or ag-ui"),
+            "{}",
+            answer.text
+        );
     }
     Some(())
 }
@@ -90,7 +94,12 @@ async fn dialects_that_only_add_resume_at_every_event(backend: Backend) -> Optio
     world.play(lines(vec![delta("I "), delta("look."), step("s", "running"), ended, result("Done.")]));
     let run = world.tell(&json!({ "message": "hi" })).await.run();
     let events = world.run(&run).await["last_event"].as_i64().unwrap();
-    for (wire, end) in [("openai", "data: [DONE]\n\n"), ("anthropic", "{\"type\":\"message_stop\"}\n\n")] {
+    for (wire, end) in [
+        ("openai", "data: [DONE]\n\n"),
+        ("anthropic", "{\"type\":\"message_stop\"}\n\n"),
+        ("ui-message", "data: [DONE]\n\n"),
+        ("ag-ui", "\"type\":\"RUN_FINISHED\"}\n\n"),
+    ] {
         let path = format!("/v1/runs/{run}/events?wire={wire}");
         let whole = world.get(&path).await;
         assert_eq!((whole.status, whole.header("content-type")), (200, EVENTS));

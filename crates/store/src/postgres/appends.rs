@@ -86,7 +86,7 @@ async fn write(db: &Database, workspace: Uuid, waiting: &[Waiting]) -> Result<Ve
     let (first_entries, last_entries) =
         (number(|one| one.batch.first_entry), number(|one| one.batch.last_entry));
     let (first_seqs, last_seqs) = (number(|one| one.batch.first_seq), number(|one| one.batch.last_seq));
-    let entries: Vec<&str> = waiting.iter().map(|one| one.batch.entries.as_str()).collect();
+    let entries: Vec<&str> = waiting.iter().map(|one| &*one.batch.entries).collect();
     let params: Params<'_> =
         vec![&workspace, &runs, &fences, &first_entries, &last_entries, &first_seqs, &last_seqs, &entries];
     let settings = Settings::workspace(workspace).seeing_all();

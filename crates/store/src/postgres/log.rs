@@ -27,6 +27,7 @@ async fn is_stored(db: &Database, held: &Held, batch: &Batch) -> Result<bool> {
          AND e.first_entry = $5 AND e.last_entry = $6 AND e.entries = $7",
         inside(db.dialect, "r.workspace_id")
     );
+    let entries = &*batch.entries;
     let params: Params<'_> = vec![
         &held.workspace,
         &held.lease.run,
@@ -34,7 +35,7 @@ async fn is_stored(db: &Database, held: &Held, batch: &Batch) -> Result<bool> {
         &batch.last_seq,
         &batch.first_entry,
         &batch.last_entry,
-        &batch.entries,
+        &entries,
     ];
     let settings = Settings::workspace(held.workspace).seeing_all();
     let [rows] = db.read(&settings, [Query { text: &text, params }]).await?;

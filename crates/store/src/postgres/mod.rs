@@ -6,6 +6,7 @@ mod approvals;
 mod archive;
 mod audit;
 mod branches;
+mod clients;
 mod conversations;
 mod error;
 mod executions;
@@ -18,9 +19,12 @@ mod members;
 mod messages;
 mod news;
 mod open;
+mod pages;
 mod purge;
+mod rows;
 mod runs;
 mod search;
+mod tables;
 mod tool_servers;
 mod transaction;
 mod turn;
@@ -38,10 +42,13 @@ use domain::conversation::{
     Write,
 };
 use domain::file::{Bag, File};
-use domain::message::NewMessage;
+use domain::message::{Message, NewMessage};
+use domain::page;
 use domain::run::{Lease, Run, StartTurn, TurnMessage, Usage};
 use domain::scope::{Role, Scope};
+use domain::search::index_tsvector;
 use domain::secret::Secret;
+use domain::table::{Column, Row, Table};
 use domain::tokens::{DayUsage, TokensUsed};
 use domain::tool_server::ToolServer;
 use domain::transfer::{Archive, ArchivedFile};
@@ -54,11 +61,12 @@ use self::appends::Appends;
 use self::transaction::{Database, Settings};
 use crate::error::{Result, StoreError};
 use crate::files::{Doomed, Execution, Fork, NewExecution, NewFile, Purgeable, Reserved, Stored};
+use crate::knowledge::{FoundRow, Listed, TextSearch, written};
 use crate::list::Dialect;
 use crate::store::{Store, Thread, ThreadRead};
 use crate::turns::{
-    Batch, Begun, Branch, Dispatch, Heartbeat, Held, Lock, LogPage, NewTurn, News, QueueStart, Settled,
-    Settlement, Waiting,
+    Asking, Batch, Begun, Branch, Dispatch, Heartbeat, Held, Lock, LogPage, NewTurn, News, QueueStart,
+    Settled, Settlement, Waiting,
 };
 
 /// How often a verb is tried when other transactions keep getting in its way.
@@ -387,6 +395,142 @@ impl Store for PostgresStore {
         ))
     }
 
+    async fn create_page(&self, scope: &Scope, page: &page::Page) -> Result<()> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| pages::create(tx, scope, page))
+    }
+
+    async fn update_page(&self, scope: &Scope, page: &page::Page) -> Result<()> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| pages::update(tx, scope, page))
+    }
+
+    async fn find_page(&self, scope: &Scope, id: Uuid) -> Result<Option<page::Page>> {
+        pages::find(&self.database, scope, id).await
+    }
+
+    async fn list_pages(
+        &self,
+        scope: &Scope,
+        after: Option<Uuid>,
+        limit: usize,
+    ) -> Result<Listed<page::Page>> {
+        pages::list(&self.database, scope, after, limit).await
+    }
+
+    async fn remove_page(&self, scope: &Scope, id: Uuid) -> Result<()> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| pages::remove(tx, scope, id))
+    }
+
+    async fn search_pages(&self, scope: &Scope, search: &TextSearch) -> Result<Listed<page::Page>> {
+        let settings = Settings::of(scope).matching(&search.query.tsquery());
+        transaction!(self.database, begin_read, settings, |tx| pages::search(tx, scope, search))
+    }
+
+    async fn create_table(&self, scope: &Scope, table: &Table) -> Result<()> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| tables::create(tx, scope, table))
+    }
+
+    async fn update_table(
+        &self,
+        scope: &Scope,
+        id: Uuid,
+        name: Option<&str>,
+        columns: Option<&[Column]>,
+        now: Timestamp,
+    ) -> Result<Table> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| tables::update(
+            tx, scope, id, name, columns, now
+        ))
+    }
+
+    async fn find_table(&self, scope: &Scope, id: Uuid) -> Result<Option<Table>> {
+        tables::find(&self.database, scope, id).await
+    }
+
+    async fn list_tables(&self, scope: &Scope, after: Option<Uuid>, limit: usize) -> Result<Vec<Table>> {
+        tables::list(&self.database, scope, after, limit).await
+    }
+
+    async fn remove_table(&self, scope: &Scope, id: Uuid) -> Result<()> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| tables::remove(tx, scope, id))
+    }
+
+    async fn add_rows(&self, scope: &Scope, table: Uuid, rows: &[Row], now: Timestamp) -> Result<()> {
+        let rows = written(rows, index_tsvector)?;
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| rows::add(
+            tx, scope, table, &rows, now
+        ))
+    }
+
+    async fn stage_rows(
+        &self,
+        scope: &Scope,
+        table: Uuid,
+        import: Uuid,
+        rows: &[Row],
+        now: Timestamp,
+    ) -> Result<()> {
+        let rows = written(rows, index_tsvector)?;
+        transaction!(self.database, begin_unsynced, Settings::of(scope), |tx| rows::stage(
+            tx, scope, table, import, &rows, now
+        ))
+    }
+
+    async fn keep_import(
+        &self,
+        scope: &Scope,
+        table: Uuid,
+        import: Uuid,
+        staged: u64,
+        now: Timestamp,
+    ) -> Result<()> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| rows::keep(
+            tx, scope, table, import, staged, now
+        ))
+    }
+
+    async fn drop_import(&self, scope: &Scope, table: Uuid, import: Uuid) -> Result<()> {
+        transaction!(self.database, begin_unsynced, Settings::of(scope), |tx| rows::drop_staged(
+            tx, scope, table, import
+        ))
+    }
+
+    async fn list_rows(
+        &self,
+        scope: &Scope,
+        table: Uuid,
+        after: Option<Uuid>,
+        limit: usize,
+    ) -> Result<Listed<Row>> {
+        rows::list(&self.database, scope, table, after, limit).await
+    }
+
+    async fn find_row(&self, scope: &Scope, table: Uuid, id: Uuid) -> Result<Option<Row>> {
+        rows::find(&self.database, scope, table, id).await
+    }
+
+    async fn update_row(&self, scope: &Scope, table: Uuid, row: &Row, now: Timestamp) -> Result<()> {
+        let rows = written(std::slice::from_ref(row), index_tsvector)?;
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| rows::update(
+            tx, scope, table, &rows[0], now
+        ))
+    }
+
+    async fn remove_row(&self, scope: &Scope, table: Uuid, id: Uuid, now: Timestamp) -> Result<()> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| rows::remove(
+            tx, scope, table, id, now
+        ))
+    }
+
+    async fn search_rows(
+        &self,
+        scope: &Scope,
+        table: Option<Uuid>,
+        search: &TextSearch,
+    ) -> Result<Listed<FoundRow>> {
+        let settings = rows::searching(scope, table, search);
+        transaction!(self.database, begin_read, settings, |tx| rows::search(tx, scope, table, search))
+    }
+
     async fn get_run(&self, scope: &Scope, run: Uuid) -> Result<Run> {
         runs::get(&self.database, scope, run).await
     }
@@ -414,6 +558,36 @@ impl Store for PostgresStore {
     async fn request_cancel(&self, scope: &Scope, run: Uuid, now: Timestamp) -> Result<Run> {
         transaction!(self.database, begin_write, Settings::of(scope), |tx| runs::request_cancel(
             tx, scope, run, now
+        ))
+    }
+
+    async fn get_asking(&self, scope: &Scope, run: Uuid) -> Result<Asking> {
+        clients::asking(&self.database, scope, run).await
+    }
+
+    async fn forget_response(&self, scope: &Scope, run: Uuid) -> Result<()> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| clients::forget(tx, scope, run))
+    }
+
+    async fn list_metadata(&self, scope: &Scope, ids: &[Uuid]) -> Result<Vec<(Uuid, Option<String>)>> {
+        clients::metadata(&self.database, scope, ids).await
+    }
+
+    async fn set_metadata(&self, scope: &Scope, conversation: Uuid, metadata: &str) -> Result<()> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| clients::set_metadata(
+            tx,
+            scope,
+            conversation,
+            metadata
+        ))
+    }
+
+    async fn get_message(&self, scope: &Scope, conversation: Uuid, message: Uuid) -> Result<Message> {
+        transaction!(self.database, begin_read, Settings::of(scope), |tx| clients::message(
+            tx,
+            scope,
+            conversation,
+            message
         ))
     }
 

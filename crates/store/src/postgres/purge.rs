@@ -87,6 +87,9 @@ const BY_RUN: [&str; 4] = ["run_events", "run_traces", "approvals", "idempotency
 const BY_CONVERSATION: [&str; 6] =
     ["runs", "files", "message_search", "title_search", "messages", "branches"];
 
+/// Rows that are removed at once, not by a purge.
+const KNOWLEDGE: [&str; 5] = ["page_search", "row_search", "pages", "table_rows", "user_tables"];
+
 pub(super) async fn purge(tx: &Transaction, of: &Purgeable) -> Result<()> {
     let own = tx.inside("workspace_id");
     // Locked in the order that all keep: it, its runs, then what belongs to them.
@@ -112,7 +115,7 @@ pub(super) async fn purge(tx: &Transaction, of: &Purgeable) -> Result<()> {
 /// PostgreSQL passes over with a warning.
 pub(super) async fn compact(config: &Config) -> Result<()> {
     let client = open::beside(config).await?;
-    let tables = [&BY_RUN[..], &BY_CONVERSATION[..], &["chat_conversations"]].concat();
+    let tables = [&BY_RUN[..], &BY_CONVERSATION[..], &KNOWLEDGE[..], &["chat_conversations"]].concat();
     client.batch_execute(&format!("VACUUM {}", tables.join(", "))).await?;
     Ok(())
 }

@@ -115,7 +115,12 @@ fn conditions(dialect: Dialect, scope: &Scope, search: &ConversationSearch) -> (
 /// Two ways to the newest candidates, of which PostgreSQL cannot choose, because it may not know under
 /// row level security how rare a word is: all that match, by the index of words, when they are few;
 /// otherwise back in time until enough have matched.
-async fn newest(tx: &Transaction, matching: &str, walk: &str, params: Params<'_>) -> Result<Vec<Row>> {
+pub(super) async fn newest(
+    tx: &Transaction,
+    matching: &str,
+    walk: &str,
+    params: Params<'_>,
+) -> Result<Vec<Row>> {
     let rows = tx.rows(&format!("{matching} LIMIT {}", FEW + 1), &params).await?;
     if rows.len() <= FEW {
         return Ok(rows);

@@ -198,6 +198,9 @@ async fn known_conversation(
     new: &NewTurn,
 ) -> Result<(Conversation, Option<Spot>)> {
     let thread = conversations::get_locked(tx, scope, id).await?;
+    if let Some(message) = new.turn.brought.message {
+        check_free(tx, scope, id, message).await?;
+    }
     let Some(replace) = new.turn.replace else { return Ok((thread, None)) };
     match branches::place(tx, scope, id, replace).await? {
         Some(spot) if spot.from_user => Ok((thread, Some(spot))),
@@ -205,6 +208,19 @@ async fn known_conversation(
             let detail = "replace must name a user message of this conversation";
             Err(StoreError::Invalid { input: "/replace", detail })
         }
+    }
+}
+
+/// A message id that a client brought is new to the conversation, its queue included.
+async fn check_free(tx: &Transaction, scope: &Scope, conversation: Uuid, message: Uuid) -> Result<()> {
+    let own = tx.inside("workspace_id");
+    let text = format!(
+        "SELECT 1 FROM messages WHERE {own} AND conversation_id = $2 AND id = $3 \
+         UNION ALL SELECT 1 FROM runs WHERE {own} AND conversation_id = $2 AND status = 'queued' AND message_id = $3"
+    );
+    match tx.row(&text, &[&scope.workspace, &conversation, &message]).await? {
+        Some(_) => Err(StoreError::Taken("message id")),
+        None => Ok(()),
     }
 }
 
@@ -394,7 +410,7 @@ async fn place_message(
         (Some(said), Some(id)) => {
             thread.note_message(id, true, &said.text, 0, now);
             let file_attachments = attachments_json(files)?;
-            Some(NewMessage { file_attachments, ..user_message(id, said, now)? })
+            Some(NewMessage { file_attachments, ..user_message(id, said, &turn.brought, now)? })
         }
         _ => {
             thread.touch(now);
@@ -544,7 +560,7 @@ async fn end(tx: &Transaction, held: &Held, settlement: &Settlement) -> Result<(
                 &batch.last_seq,
                 &batch.first_entry,
                 &batch.first_seq,
-                &batch.entries,
+                &&*batch.entries,
                 &settlement.response.as_ref().map(|text| text.replace('\0', "\u{fffd}")),
                 &settlement.files_logged,
             ],

@@ -132,6 +132,9 @@ pub(super) async fn remove(tx: &Transaction, scope: &Scope, cascade: bool, now: 
              updated_at = greatest(updated_at + interval '1 millisecond', $2)",
             "deleted_at IS NULL",
         ),
+        ("DELETE FROM pages", "$2::timestamptz IS NOT NULL"),
+        ("DELETE FROM table_rows", "$2::timestamptz IS NOT NULL"),
+        ("DELETE FROM user_tables", "$2::timestamptz IS NOT NULL"),
         ("DELETE FROM api_keys", "$2::timestamptz IS NOT NULL"),
         ("DELETE FROM members", "$2::timestamptz IS NOT NULL"),
     ] {

@@ -6,6 +6,7 @@ mod archive;
 mod audit;
 mod backup;
 mod branches;
+mod clients;
 mod conversations;
 mod executions;
 mod files;
@@ -16,11 +17,14 @@ mod log;
 mod members;
 mod messages;
 mod open;
+mod pages;
 mod purge;
 mod readers;
+mod rows;
 mod run_files;
 mod runs;
 mod search;
+mod tables;
 mod tool_servers;
 mod turn;
 mod usage;
@@ -39,9 +43,12 @@ use domain::conversation::{
     Write,
 };
 use domain::file::{Bag, File};
-use domain::message::NewMessage;
+use domain::message::{Message, NewMessage};
+use domain::page;
 use domain::run::{Lease, Run, StartTurn, TurnMessage, Usage};
 use domain::scope::{Role, Scope};
+use domain::search::index_text;
+use domain::table::{Column, Row, Table};
 use domain::tokens::{DayUsage, TokensUsed};
 use domain::tool_server::ToolServer;
 use domain::transfer::{Archive, ArchivedFile};
@@ -56,10 +63,11 @@ use self::writer::{Durability, Writer};
 use crate::backup::KeptFile;
 use crate::error::{Result, StoreError};
 use crate::files::{Doomed, Execution, Fork, NewExecution, NewFile, Purgeable, Reserved, Stored};
+use crate::knowledge::{FoundRow, Listed, TextSearch, written};
 use crate::store::{Store, Thread, ThreadRead};
 use crate::turns::{
-    Batch, Begun, Branch, Dispatch, Heartbeat, Held, Lock, LogPage, NewTurn, News, QueueStart, Settled,
-    Settlement, Waiting,
+    Asking, Batch, Begun, Branch, Dispatch, Heartbeat, Held, Lock, LogPage, NewTurn, News, QueueStart,
+    Settled, Settlement, Waiting,
 };
 
 pub struct SqliteStore {
@@ -423,6 +431,148 @@ impl Store for SqliteStore {
         self.writer.write(Durability::Full, move |db| tool_servers::remove(db, &scope, &name, now)).await
     }
 
+    async fn create_page(&self, scope: &Scope, page: &page::Page) -> Result<()> {
+        let (scope, page) = (scope.clone(), page.clone());
+        self.writer.write(Durability::Full, move |db| pages::create(db, &scope, &page)).await
+    }
+
+    async fn update_page(&self, scope: &Scope, page: &page::Page) -> Result<()> {
+        let (scope, page) = (scope.clone(), page.clone());
+        self.writer.write(Durability::Full, move |db| pages::update(db, &scope, &page)).await
+    }
+
+    async fn find_page(&self, scope: &Scope, id: Uuid) -> Result<Option<page::Page>> {
+        let scope = scope.clone();
+        self.readers.read(move |db| pages::find(db, &scope, id)).await
+    }
+
+    async fn list_pages(
+        &self,
+        scope: &Scope,
+        after: Option<Uuid>,
+        limit: usize,
+    ) -> Result<Listed<page::Page>> {
+        let scope = scope.clone();
+        self.readers.read(move |db| pages::list(db, &scope, after, limit)).await
+    }
+
+    async fn remove_page(&self, scope: &Scope, id: Uuid) -> Result<()> {
+        let scope = scope.clone();
+        self.writer.write(Durability::Full, move |db| pages::remove(db, &scope, id)).await
+    }
+
+    async fn search_pages(&self, scope: &Scope, search: &TextSearch) -> Result<Listed<page::Page>> {
+        let (scope, search) = (scope.clone(), search.clone());
+        self.readers.read(move |db| pages::search(db, &scope, &search)).await
+    }
+
+    async fn create_table(&self, scope: &Scope, table: &Table) -> Result<()> {
+        let (scope, table) = (scope.clone(), table.clone());
+        self.writer.write(Durability::Full, move |db| tables::create(db, &scope, &table)).await
+    }
+
+    async fn update_table(
+        &self,
+        scope: &Scope,
+        id: Uuid,
+        name: Option<&str>,
+        columns: Option<&[Column]>,
+        now: Timestamp,
+    ) -> Result<Table> {
+        let (scope, name) = (scope.clone(), name.map(str::to_owned));
+        let columns = columns.map(<[Column]>::to_vec);
+        let work = move |db: &_| tables::update(db, &scope, id, name.as_deref(), columns.as_deref(), now);
+        self.writer.write(Durability::Full, work).await
+    }
+
+    async fn find_table(&self, scope: &Scope, id: Uuid) -> Result<Option<Table>> {
+        let scope = scope.clone();
+        self.readers.read(move |db| tables::find(db, &scope, id)).await
+    }
+
+    async fn list_tables(&self, scope: &Scope, after: Option<Uuid>, limit: usize) -> Result<Vec<Table>> {
+        let scope = scope.clone();
+        self.readers.read(move |db| tables::list(db, &scope, after, limit)).await
+    }
+
+    async fn remove_table(&self, scope: &Scope, id: Uuid) -> Result<()> {
+        let scope = scope.clone();
+        self.writer.write(Durability::Full, move |db| tables::remove(db, &scope, id)).await
+    }
+
+    async fn add_rows(&self, scope: &Scope, table: Uuid, rows: &[Row], now: Timestamp) -> Result<()> {
+        let (scope, rows) = (scope.clone(), written(rows, index_text)?);
+        self.writer.write(Durability::Full, move |db| rows::add(db, &scope, table, &rows, now)).await
+    }
+
+    async fn stage_rows(
+        &self,
+        scope: &Scope,
+        table: Uuid,
+        import: Uuid,
+        rows: &[Row],
+        now: Timestamp,
+    ) -> Result<()> {
+        let (scope, rows) = (scope.clone(), written(rows, index_text)?);
+        let work = move |db: &_| rows::stage(db, &scope, table, import, &rows, now);
+        self.writer.write(Durability::Normal, work).await
+    }
+
+    async fn keep_import(
+        &self,
+        scope: &Scope,
+        table: Uuid,
+        import: Uuid,
+        staged: u64,
+        now: Timestamp,
+    ) -> Result<()> {
+        let scope = scope.clone();
+        let work = move |db: &_| rows::keep(db, &scope, table, import, staged, now);
+        self.writer.write(Durability::Full, work).await
+    }
+
+    async fn drop_import(&self, scope: &Scope, table: Uuid, import: Uuid) -> Result<()> {
+        let scope = scope.clone();
+        self.writer.write(Durability::Normal, move |db| rows::drop_staged(db, &scope, table, import)).await
+    }
+
+    async fn list_rows(
+        &self,
+        scope: &Scope,
+        table: Uuid,
+        after: Option<Uuid>,
+        limit: usize,
+    ) -> Result<Listed<Row>> {
+        let scope = scope.clone();
+        self.readers.read(move |db| rows::list(db, &scope, table, after, limit)).await
+    }
+
+    async fn find_row(&self, scope: &Scope, table: Uuid, id: Uuid) -> Result<Option<Row>> {
+        let scope = scope.clone();
+        self.readers.read(move |db| rows::find(db, &scope, table, id)).await
+    }
+
+    async fn update_row(&self, scope: &Scope, table: Uuid, row: &Row, now: Timestamp) -> Result<()> {
+        let (scope, rows) = (scope.clone(), written(std::slice::from_ref(row), index_text)?);
+        let work = move |db: &_| rows.iter().try_for_each(|row| rows::update(db, &scope, table, row, now));
+        self.writer.write(Durability::Full, work).await
+    }
+
+    async fn remove_row(&self, scope: &Scope, table: Uuid, id: Uuid, now: Timestamp) -> Result<()> {
+        let scope = scope.clone();
+        self.writer.write(Durability::Full, move |db| rows::remove(db, &scope, table, id, now)).await
+    }
+
+    async fn search_rows(
+        &self,
+        scope: &Scope,
+        table: Option<Uuid>,
+        search: &TextSearch,
+    ) -> Result<Listed<FoundRow>> {
+        let (scope, search) = (scope.clone(), search.clone());
+        self.readers.read(move |db| rows::search(db, &scope, table, &search)).await
+    }
+
     async fn get_run(&self, scope: &Scope, run: Uuid) -> Result<Run> {
         let scope = scope.clone();
         self.readers.read(move |db| runs::get(db, &scope, run)).await
@@ -452,6 +602,32 @@ impl Store for SqliteStore {
     async fn request_cancel(&self, scope: &Scope, run: Uuid, now: Timestamp) -> Result<Run> {
         let scope = scope.clone();
         self.writer.write(Durability::Full, move |db| runs::request_cancel(db, &scope, run, now)).await
+    }
+
+    async fn get_asking(&self, scope: &Scope, run: Uuid) -> Result<Asking> {
+        let scope = scope.clone();
+        self.readers.read(move |db| clients::asking(db, &scope, run)).await
+    }
+
+    async fn forget_response(&self, scope: &Scope, run: Uuid) -> Result<()> {
+        let scope = scope.clone();
+        self.writer.write(Durability::Full, move |db| clients::forget(db, &scope, run)).await
+    }
+
+    async fn list_metadata(&self, scope: &Scope, ids: &[Uuid]) -> Result<Vec<(Uuid, Option<String>)>> {
+        let (scope, ids) = (scope.clone(), ids.to_vec());
+        self.readers.read(move |db| clients::metadata(db, &scope, &ids)).await
+    }
+
+    async fn set_metadata(&self, scope: &Scope, conversation: Uuid, metadata: &str) -> Result<()> {
+        let (scope, metadata) = (scope.clone(), metadata.to_owned());
+        let set = move |db: &rusqlite::Connection| clients::set_metadata(db, &scope, conversation, &metadata);
+        self.writer.write(Durability::Full, set).await
+    }
+
+    async fn get_message(&self, scope: &Scope, conversation: Uuid, message: Uuid) -> Result<Message> {
+        let scope = scope.clone();
+        self.readers.read(move |db| clients::message(db, &scope, conversation, message)).await
     }
 
     async fn read_log(&self, scope: &Scope, run: Uuid, after: i64, max_bytes: usize) -> Result<LogPage> {
@@ -639,7 +815,7 @@ impl Store for SqliteStore {
     }
 
     async fn system_compact(&self) -> Result<()> {
-        for table in ["title_search", "message_search"] {
+        for table in ["title_search", "message_search", "page_search", "row_search"] {
             let merge = |first| move |db: &_| purge::merge(db, table, first);
             let mut more = self.writer.write(Durability::Normal, merge(true)).await?;
             while more {

@@ -151,6 +151,9 @@ fn first_conversation(db: &Connection, scope: &Scope, new: &NewTurn) -> Result<U
 /// The conversation of a later turn; the message to replace must be a user's and in it.
 fn known_conversation(db: &Connection, scope: &Scope, id: Uuid, new: &NewTurn) -> Result<Uuid> {
     conversations::find(db, scope, id, false, false)?.ok_or(StoreError::NotFound)?;
+    if let Some(message) = new.turn.brought.message {
+        check_free(db, scope, id, message)?;
+    }
     if let Some(replace) = new.turn.replace {
         match branches::place(db, scope, id, replace)? {
             Some((_, _, true)) => {}
@@ -161,6 +164,17 @@ fn known_conversation(db: &Connection, scope: &Scope, id: Uuid, new: &NewTurn) -
         }
     }
     Ok(id)
+}
+
+/// A message id that a client brought is new to the conversation, its queue included.
+fn check_free(db: &Connection, scope: &Scope, conversation: Uuid, message: Uuid) -> Result<()> {
+    let text = "SELECT 1 FROM messages WHERE workspace_id = ?1 AND conversation_id = ?2 AND id = ?3 \
+                UNION ALL SELECT 1 FROM runs INDEXED BY idx_runs_queue \
+                WHERE workspace_id = ?1 AND conversation_id = ?2 AND status = 'queued' AND message_id = ?3";
+    match db.prepare_cached(text)?.exists(params![scope.workspace, conversation, message])? {
+        true => Err(StoreError::Taken("message id")),
+        false => Ok(()),
+    }
 }
 
 /// The run that stands in the way, with its user message: the one under way, or else the first queued.
@@ -305,7 +319,7 @@ fn place_message(
     match &turn.message {
         None => thread.touch(start.now),
         Some(said) => {
-            let mut new = user_message(message, said, start.now)?;
+            let mut new = user_message(message, said, &turn.brought, start.now)?;
             let attachments = match (&turn.attachments, turn.replace) {
                 (Some(attachments), _) => attachments.clone(),
                 (None, Some(edited)) => run_files::attached_to(db, scope.workspace, conversation, edited)?,

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use uuid::Uuid;
 
-use super::{audit, turn};
+use super::{audit, pages, tables, turn};
 use crate::error::{Result, StoreError};
 
 /// Reads `id, org_id, name, default_visibility, created_at` from column `at` on.
@@ -122,6 +122,8 @@ pub(super) fn remove(db: &Connection, scope: &Scope, cascade: bool, now: Timesta
          WHERE workspace_id = ?1 AND deleted_at IS NULL",
         params![workspace.id, at],
     )?;
+    pages::remove_all(db, workspace.id)?;
+    tables::remove_all(db, workspace.id)?;
     db.execute("DELETE FROM api_keys WHERE workspace_id = ?1", [workspace.id])?;
     db.execute("DELETE FROM members WHERE workspace_id = ?1", [workspace.id])?;
     turn::cancel_all(db, scope, None, now)?;

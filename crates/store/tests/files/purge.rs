@@ -66,7 +66,7 @@ async fn full(store: &TestStore, scope: &Scope, word: &str) -> Uuid {
     let sent = store.sent_back(scope, bag, &[&format!("{word}-made")]).await;
     store.keep_results(&held, &sent, ROOMY, store.now()).await.unwrap();
     let mut batch = events(1, 2);
-    batch.entries = format!("{{\"text\":\"{word} event\"}}\n{{}}");
+    batch.entries = format!("{{\"text\":\"{word} event\"}}\n{{}}").into();
     let settlement = store.settlement(&format!("{word} answer {}", format!("{word} ").repeat(900)), batch);
     store.settle_turn(&held, &settlement).await.unwrap();
     // The first log is a trace, the others are not; one of them is on a branch, and one is queued.

@@ -28,6 +28,7 @@ macro_rules! on_both {
 }
 
 mod conversations;
+mod knowledge;
 mod lists;
 mod messages;
 mod migrations;

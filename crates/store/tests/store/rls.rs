@@ -73,6 +73,12 @@ async fn filled() -> Option<(TestStore, Scope, Scope)> {
         ] {
             root.execute(text, &[&scope.workspace, &run]).await.unwrap();
         }
+        let (page, table) =
+            (crate::knowledge::page(&store, "word", "word"), crate::knowledge::table(&store, "t"));
+        store.create_page(scope, &page).await.unwrap();
+        store.create_table(scope, &table).await.unwrap();
+        let row = crate::knowledge::row(&store, "word", 1);
+        store.add_rows(scope, table.id, &[row], store.now()).await.unwrap();
         let text = "INSERT INTO branches VALUES ($1, $2, 1, $3, 0, 0, now())";
         root.execute(text, &[&scope.workspace, &thread.id, &run]).await.unwrap();
     }

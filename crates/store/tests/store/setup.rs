@@ -238,6 +238,7 @@ pub fn kind(error: &StoreError) -> String {
         StoreError::FilesWaiting => "files waiting".into(),
         StoreError::NoAttachment(index) => format!("no attachment {index}"),
         StoreError::Invalid { input, .. } => format!("invalid {input}"),
+        StoreError::BadTable(fault) => format!("bad table {}", fault.pointer),
         StoreError::Refused(fault) => format!("refused {fault:?}"),
         StoreError::Unavailable(_) => "unavailable".into(),
         StoreError::NewerSchema { .. } => "newer schema".into(),

@@ -162,7 +162,7 @@ async fn the_newest_batch_may_come_twice_and_is_stored_once(store: TestStore) {
         store.append_events(&held, &events(1, 3)).await.unwrap();
     }
     let mut other = events(1, 3);
-    other.entries.push(' ');
+    other.entries = format!("{} ", other.entries).into();
     assert_eq!(fails(store.append_events(&held, &other).await), "lost");
     store.append_events(&held, &events(4, 4)).await.unwrap();
     assert_eq!(fails(store.append_events(&held, &events(1, 3)).await), "lost");

@@ -26,8 +26,13 @@ fn mixed(entries: std::ops::RangeInclusive<i64>, last_seq: i64) -> (Batch, i64) 
             }
         })
         .collect();
-    let batch =
-        Batch { first_entry, last_entry, first_seq: last_seq + 1, last_seq: seq, entries: lines.join("\n") };
+    let batch = Batch {
+        first_entry,
+        last_entry,
+        first_seq: last_seq + 1,
+        last_seq: seq,
+        entries: lines.join("\n").into(),
+    };
     (batch, seq)
 }
 

@@ -34,6 +34,7 @@ pub fn turn(conversation: Option<Uuid>, text: &str) -> StartTurn {
         page_path: None,
         on_busy: OnBusy::Reject,
         on_disconnect: OnDisconnect::Cancel,
+        brought: Default::default(),
     }
 }
 
@@ -61,7 +62,13 @@ pub fn text(begun: &Begun) -> String {
 /// Entries `from..=to`, all of them events, one a line.
 pub fn events(from: i64, to: i64) -> Batch {
     let lines: Vec<String> = (from..=to).map(|n| format!(r#"{{"n":{n},"seq":{n}}}"#)).collect();
-    Batch { first_entry: from, last_entry: to, first_seq: from, last_seq: to, entries: lines.join("\n") }
+    Batch {
+        first_entry: from,
+        last_entry: to,
+        first_seq: from,
+        last_seq: to,
+        entries: lines.join("\n").into(),
+    }
 }
 
 impl TestStore {

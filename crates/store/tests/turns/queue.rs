@@ -1,7 +1,9 @@
 //! Turns that wait for another: their order, their edits, their end.
 
-use domain::run::{OnBusy, RunStatus};
+use domain::run::{Brought, OnBusy, RunStatus, StartTurn};
+use store::StoreError;
 use store::turns::Waiting;
+use uuid::Uuid;
 
 use crate::play::{LEASE, NODE, events, said, turn};
 use crate::setup::{TestStore, fails};
@@ -13,6 +15,8 @@ on_both!(
     a_queued_turn_can_be_edited_until_it_starts,
     a_cancel_ends_a_queued_run_and_marks_one_under_way,
     a_queue_without_a_run_still_keeps_others_out,
+    ids_that_a_client_brings_are_kept_and_taken_once,
+    what_other_clients_keep_is_found_again,
 );
 
 async fn queued_turns_start_in_order(store: TestStore) {
@@ -132,4 +136,62 @@ async fn a_queue_without_a_run_still_keeps_others_out(store: TestStore) {
     let third = store.queued(&ann, id, "three", OnBusy::Enqueue).await;
     let order: Vec<_> = store.list_queue(&ann, id).await.unwrap().iter().map(|(run, _)| run.id).collect();
     assert_eq!(order, [queued.id, third.id]);
+}
+
+async fn ids_that_a_client_brings_are_kept_and_taken_once(store: TestStore) {
+    let ann = store.workspace("ann").await;
+    let (conversation, message) = (Uuid::from_u128(0xc0), Uuid::from_u128(0xe0));
+    let brought = |conversation, message, name: &str| Brought {
+        conversation,
+        message: Some(message),
+        message_name: Some(name.into()),
+        ..Brought::default()
+    };
+    let first = StartTurn { brought: brought(Some(conversation), message, "m"), ..turn(None, "one") };
+    let mut new = store.new_turn(first);
+    (new.conversation, new.message) = (conversation, message);
+    store.begin_turn(&ann, &new).await.unwrap();
+    let thread = store.thread(&ann, conversation, None).await;
+    assert_eq!(
+        (thread.messages[0].id, thread.messages[0].metadata.as_str()),
+        (message, r#"{"client_id":"m"}"#)
+    );
+    // A message's id is taken in its conversation, in the queue, too; a conversation's in its workspace.
+    let queued = Uuid::from_u128(0xe1);
+    for (message, taken) in [(message, true), (queued, false), (queued, true)] {
+        let turn = StartTurn {
+            on_busy: OnBusy::Enqueue,
+            brought: brought(None, message, "n"),
+            ..turn(Some(conversation), "two")
+        };
+        let mut new = store.new_turn(turn);
+        new.message = message;
+        let begun = store.begin_turn(&ann, &new).await;
+        assert_eq!(matches!(begun, Err(StoreError::Taken("message id"))), taken, "{begun:?}");
+    }
+    let mut again = store.new_turn(turn(None, "one"));
+    again.conversation = conversation;
+    assert!(matches!(store.begin_turn(&ann, &again).await, Err(StoreError::Taken("id"))));
+}
+
+async fn what_other_clients_keep_is_found_again(store: TestStore) {
+    let ann = store.workspace("ann").await;
+    let bob = store.workspace("bob").await;
+    let asked = turn(None, "one");
+    let (run, _) = store.started(&ann, asked.clone()).await;
+    let id = run.conversation.unwrap();
+    let asking = store.get_asking(&ann, run.id).await.unwrap();
+    assert_eq!((asking.run.id, &asking.turn, asking.forgotten), (run.id, &asked, false));
+    store.forget_response(&ann, run.id).await.unwrap();
+    assert!(store.get_asking(&ann, run.id).await.unwrap().forgotten);
+    assert_eq!(store.list_metadata(&ann, &[id]).await.unwrap(), [(id, None)]);
+    store.set_metadata(&ann, id, r#"{"a":"b"}"#).await.unwrap();
+    assert_eq!(store.list_metadata(&ann, &[id]).await.unwrap(), [(id, Some(r#"{"a":"b"}"#.to_owned()))]);
+    let message = run.message.unwrap();
+    assert_eq!(store.get_message(&ann, id, message).await.unwrap().text, "one");
+    assert!(matches!(store.get_asking(&bob, run.id).await, Err(StoreError::NotFound)));
+    assert!(matches!(store.forget_response(&bob, run.id).await, Err(StoreError::NotFound)));
+    assert!(matches!(store.set_metadata(&bob, id, "{}").await, Err(StoreError::NotFound)));
+    assert!(matches!(store.get_message(&bob, id, message).await, Err(StoreError::NotFound)));
+    assert_eq!(store.list_metadata(&bob, &[id]).await.unwrap(), []);
 }

@@ -92,6 +92,9 @@ impl ModelRun<'_> {
             }
         }
         self.log.flush().await?;
+        if approved.is_empty() {
+            return Ok(());
+        }
         point!("approvals.started");
         self.make_all(round, approved).await
     }

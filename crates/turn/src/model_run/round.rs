@@ -30,6 +30,7 @@ impl ModelRun<'_> {
     pub(super) async fn make_calls(&mut self, round: u32, planned: Vec<Planned>) -> Result<(), Halt> {
         let calls = planned.iter().map(|planned| planned.call.clone()).collect();
         self.log.event(self.turns.now(), &RunEvent::ToolCalls(ToolCalls { round, calls }))?;
+        point!("tools.planned");
         // From here on it is known that they may have been made.
         self.log.flush().await?;
         point!("tools.announced");
@@ -59,6 +60,7 @@ impl ModelRun<'_> {
             self.record(round, ended)?;
             point!("tools.made");
             self.log.flush().await?;
+            point!("tools.stored");
         }
         Ok(())
     }
@@ -133,7 +135,13 @@ impl ModelRun<'_> {
         self.cite(now, sources)
     }
 
-    fn cite(&mut self, now: i64, sources: Vec<Source>) -> Result<(), TurnError> {
+    /// What was cited before is not cited again.
+    fn cite(&mut self, now: i64, mut sources: Vec<Source>) -> Result<(), TurnError> {
+        let cited = |id: &str| {
+            let blocks = self.log.fold.blocks().iter();
+            blocks.into_iter().any(|block| matches!(block, Block::Source(known) if known.id == id))
+        };
+        sources.retain(|source| !cited(&source.id));
         if sources.is_empty() {
             return Ok(());
         }

@@ -5,14 +5,12 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use domain::file::{Bag, File, name_key};
 use domain::model::ToolSpec;
-use domain::scope::{Role, Scope};
 use futures_util::StreamExt as _;
-use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 use store::Store;
 use store::blobs::Blobs;
 
-use super::{Output, Place, Tool};
+use super::{Output, Place, Tool, spec};
 
 /// Files that are listed.
 const LISTED: usize = 200;
@@ -31,23 +29,9 @@ pub struct ReadFile {
     pub blobs: Blobs,
 }
 
-fn spec(name: &str, description: &str, schema: &Value) -> ToolSpec {
-    let schema = to_raw_value(schema).unwrap_or_else(|_| RawValue::NULL.to_owned());
-    ToolSpec { name: name.to_owned(), description: description.to_owned(), schema }
-}
-
 async fn files(store: &dyn Store, place: &Place) -> Result<Vec<File>, String> {
     let Some(conversation) = place.conversation else { return Ok(Vec::new()) };
-    // The run works in its own conversation, whoever may see that.
-    let scope = Scope {
-        workspace: place.workspace,
-        org: String::new(),
-        user: place.user.clone(),
-        role: Role::Service,
-        key: None,
-        administers: false,
-    };
-    let listed = store.list_files(&scope, Bag::Conversation(conversation), None, LISTED).await;
+    let listed = store.list_files(&place.scope(), Bag::Conversation(conversation), None, LISTED).await;
     listed.map_err(|_| "the files cannot be read now".to_owned())
 }
 

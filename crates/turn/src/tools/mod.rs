@@ -3,13 +3,18 @@
 //!
 //! To add one: a file with its `Tool`, and a line where the server makes the list of them (`boot.rs`).
 
+#[cfg(feature = "failpoints")]
+pub(crate) mod effect;
 pub mod files;
+pub mod knowledge;
 pub mod servers;
 
 use async_trait::async_trait;
 use domain::event::Source;
 use domain::model::ToolSpec;
+use domain::scope::{Role, Scope};
 use serde_json::Value;
+use serde_json::value::{RawValue, to_raw_value};
 use uuid::Uuid;
 
 #[async_trait]
@@ -36,6 +41,25 @@ pub struct Place {
     pub run: Uuid,
     /// Whom the run works for: the owner of the conversation.
     pub user: String,
+}
+
+impl Place {
+    /// The run works in its own workspace, whoever may see its conversation.
+    fn scope(&self) -> Scope {
+        Scope {
+            workspace: self.workspace,
+            org: String::new(),
+            user: self.user.clone(),
+            role: Role::Service,
+            key: None,
+            administers: false,
+        }
+    }
+}
+
+fn spec(name: &str, description: &str, schema: &Value) -> ToolSpec {
+    let schema = to_raw_value(schema).unwrap_or_else(|_| RawValue::NULL.to_owned());
+    ToolSpec { name: name.to_owned(), description: description.to_owned(), schema }
 }
 
 /// What a call gives.

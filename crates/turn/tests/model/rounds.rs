@@ -136,6 +136,20 @@ async fn after_five_rounds_the_model_must_answer() {
     assert_eq!(run.error.unwrap().code, "tool_rounds_exhausted");
 }
 
+/// A bug ends the run, not the conversation.
+#[tokio::test]
+async fn a_run_that_panics_is_settled() {
+    let world = World::start(|_| {}).await;
+    world.script(vec![calls("", &[("a", "panics", "{}")])]);
+    let (run, told) = world.tell(None, "Go", None).await;
+    assert_eq!(
+        (run.error.unwrap().code.as_str(), &told.last().unwrap().1["status"]),
+        ("interrupted", &json!("interrupted"))
+    );
+    let (next, _) = world.tell(run.conversation, "Go on", None).await;
+    assert_eq!(next.error, None);
+}
+
 #[tokio::test]
 async fn a_cancelled_call_is_kept_as_interrupted_and_the_next_turn_goes_on() {
     let world = World::start(|_| {}).await;

@@ -1,5 +1,7 @@
 //! A store, a scripted provider and tools. In: scripts and turns. Out: events, requests, threads.
 
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -13,17 +15,21 @@ use domain::message::Window;
 use domain::model::ToolSpec;
 use domain::run::{OnBusy, OnDisconnect, Run, StartTurn, TurnMessage};
 use domain::scope::{Role, Scope};
+use domain::secret::Secret;
 use domain::time::{Clock, SystemClock};
 use domain::workspace::Workspace;
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
 use store::Store;
+use store::blobs::Blobs;
 use store::sqlite::{SqliteStore, Use};
 use tempfile::TempDir;
 use testkit::sandbox::{Action, ScriptedSandbox};
 use tokio_util::task::TaskTracker;
+use turn::tools::servers::{self, ToolServers};
 use turn::tools::{Output, Place, Tool};
 use turn::{Access, Agents, Parts, Turns};
+use upstream::guard::{Allowed, Guarded};
 use upstream::llm::models::{ModelSettings, Models, ProviderSettings};
 use uuid::Uuid;
 
@@ -37,7 +43,7 @@ pub struct World {
     pub limits: Limits,
     /// How often the tool with an effect was called.
     pub effects: Arc<AtomicUsize>,
-    _data: TempDir,
+    data: TempDir,
 }
 
 struct Nowhere;
@@ -73,13 +79,13 @@ impl World {
             created_at: SystemClock.now(),
         };
         store.create_workspace(&scope, &workspace).await.unwrap();
-        let turns = open(&store, &provider, &limits, &effects).await;
-        Self { turns, store, provider, scope, limits, effects, _data: data }
+        let turns = open(&store, &provider, &limits, &effects, data.path()).await;
+        Self { turns, store, provider, scope, limits, effects, data }
     }
 
     /// Another process on the same store: what the one before left is taken over.
     pub async fn restart(&mut self) {
-        self.turns = open(&self.store, &self.provider, &self.limits, &self.effects).await;
+        self.turns = open(&self.store, &self.provider, &self.limits, &self.effects, self.data.path()).await;
     }
 
     /// The provider's answers to the next calls, in order.
@@ -112,6 +118,7 @@ impl World {
             page_path: None,
             on_busy: OnBusy::Reject,
             on_disconnect: OnDisconnect::Continue,
+            brought: Default::default(),
         };
         self.turns.start(&self.scope, turn, None).await.unwrap().run
     }
@@ -169,8 +176,13 @@ async fn open(
     provider: &ScriptedSandbox,
     limits: &Limits,
     effects: &Arc<AtomicUsize>,
+    data: &Path,
 ) -> Turns {
-    let openai = ProviderSettings { key: None, base_url: Some(format!("{}/v1", provider.url())) };
+    let openai = ProviderSettings {
+        base_url: Some(format!("{}/v1", provider.url())),
+        inputs: vec!["image".into()],
+        ..ProviderSettings::default()
+    };
     let settings = ModelSettings { openai, ..ModelSettings::default() };
     let models = Models::new(settings, limits, upstream::http::client().unwrap()).unwrap();
     let tool = |name, read_only| -> Arc<dyn Tool> {
@@ -190,8 +202,18 @@ async fn open(
             tool("json", true),
             tool("never", true),
             tool("broken", true),
+            tool("panics", true),
             tool("effect", false),
         ],
+        tool_servers: Arc::new(ToolServers::new(servers::Parts {
+            store: Arc::clone(store),
+            operators: BTreeMap::new(),
+            composio: None,
+            guarded: Guarded::new(Allowed::default()).unwrap(),
+            secret: Secret::new("a secret for tests"),
+        })),
+        blobs: Blobs::folder(&data.join("blobs")).await.unwrap(),
+        context_summary: false,
     })
     .await
     .unwrap()
@@ -235,6 +257,7 @@ impl Tool for TestTool {
             "long" => Ok(Output::text("é\0".repeat(3000))),
             "json" => Ok(Output::json(json!({ "rows": [1, 2] }))),
             "broken" => Err("it is broken".into()),
+            "panics" => panic!("a bug of a tool"),
             "effect" => {
                 self.effects.fetch_add(1, Ordering::SeqCst);
                 Ok(Output::text("done"))

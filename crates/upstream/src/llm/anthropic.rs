@@ -4,7 +4,8 @@
 use std::collections::BTreeSet;
 
 use domain::model::{
-    Ask, CallPart, Dialect, Finish, ModelEvent, ModelFault, Prompt, Said, ToolSpec, keepable,
+    Ask, CallPart, Dialect, Finish, ModelEvent, ModelFault, Part, PartKind, Prompt, Said, ToolSpec, Words,
+    keepable,
 };
 use domain::run::Usage;
 use domain::secret::Secret;
@@ -127,7 +128,7 @@ fn messages(prompt: &Prompt) -> Vec<Value> {
     };
     for said in &prompt.messages {
         match said {
-            Said::User(text) => add("user", vec![json!({ "type": "text", "text": text })]),
+            Said::User(words) => add("user", content(words)),
             Said::Assistant { text, calls } => {
                 let text = (!text.is_empty()).then(|| json!({ "type": "text", "text": text }));
                 let calls = calls.iter().map(|call| {
@@ -154,6 +155,20 @@ fn messages(prompt: &Prompt) -> Vec<Value> {
         last["cache_control"] = json!({ "type": "ephemeral" });
     }
     out.into_iter().map(|(role, content)| json!({ "role": role, "content": content })).collect()
+}
+
+/// Files come before the words about them.
+fn content(words: &Words) -> Vec<Value> {
+    let part = |part: &Part| {
+        let source = json!({ "type": "base64", "media_type": part.mime_type, "data": &*part.data });
+        match part.kind {
+            PartKind::Text => json!({ "type": "text", "text": part.as_text() }),
+            PartKind::Image => json!({ "type": "image", "source": source }),
+            PartKind::Pdf => json!({ "type": "document", "source": source, "title": part.name }),
+        }
+    };
+    let text = json!({ "type": "text", "text": words.text });
+    words.parts.iter().map(part).chain([text]).collect()
 }
 
 /// The events of one answer.

@@ -102,7 +102,7 @@ fn answer(ask: &Ask) -> Vec<ModelEvent> {
     let messages = &ask.prompt.messages;
     let at = messages.iter().rposition(|said| matches!(said, Said::User(_)));
     let asked = match at.map(|at| &messages[at]) {
-        Some(Said::User(text)) => text.as_str(),
+        Some(Said::User(words)) => words.text.as_str(),
         _ => "",
     };
     let answers: Vec<&Answer> = messages[at.unwrap_or(0)..]
@@ -217,8 +217,9 @@ fn report(answers: &[&Answer]) -> String {
             "list_files" => format!("The files here:\n\n{text}"),
             "read_file" => format!("The file says:\n\n{text}"),
             "write_file" => format!("Written. {text}"),
-            "search_pages" => format!("In the pages I found:\n\n{text}"),
-            "search_user_tables" => format!("In the tables I found:\n\n{text}"),
+            "search_pages" if text.starts_with("1. ") => format!("In the pages I found:\n\n{text}"),
+            "search_user_tables" if text.starts_with("1. ") => format!("In the tables I found:\n\n{text}"),
+            "search_pages" | "search_user_tables" => text.to_owned(),
             name => format!("`{name}` answered:\n\n```\n{text}\n```"),
         }
     });
@@ -228,7 +229,9 @@ fn report(answers: &[&Answer]) -> String {
 /// A token is taken for four characters, as is usual; there is no tokenizer here.
 fn usage(ask: &Ask, events: &[ModelEvent]) -> Usage {
     let said = |said: &Said| match said {
-        Said::User(text) => text.chars().count(),
+        Said::User(words) => {
+            words.text.chars().count() + words.parts.iter().map(|part| part.chars).sum::<usize>()
+        }
         Said::Assistant { text, .. } => text.chars().count(),
         Said::Answers(answers) => answers.iter().map(|answer| answer.text.chars().count()).sum(),
     };

@@ -9,6 +9,7 @@ mod call;
 pub mod demo;
 pub mod models;
 pub mod openai;
+pub mod takes;
 
 use std::time::Duration;
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::limits::Limits;
-use domain::model::{ModelFault, ModelFaultKind};
+use domain::model::{ModelFault, ModelFaultKind, Takes};
 use domain::secret::Secret;
 use reqwest::{RequestBuilder, Url};
 use serde_json::Value;
@@ -13,11 +13,14 @@ use tokio::sync::OnceCell;
 use super::anthropic::{self, Anthropic};
 use super::demo::{self, Demo};
 use super::openai::{self, OpenAi, endpoint};
+use super::takes::takes;
 use super::{LanguageModel, ModelLimits};
 use crate::error::UpstreamError;
 
 /// How long a provider may take to say which models it has.
 const LIST_TIMEOUT: Duration = Duration::from_secs(5);
+/// One on this machine is there or is not.
+const LOCAL_TIMEOUT: Duration = Duration::from_secs(1);
 const LIST_BYTES: usize = 4 * 1024 * 1024;
 
 /// What the operator said of one provider.
@@ -25,6 +28,8 @@ const LIST_BYTES: usize = 4 * 1024 * 1024;
 pub struct ProviderSettings {
     pub key: Option<Secret>,
     pub base_url: Option<String>,
+    /// What its models take beside text; empty goes by their names.
+    pub inputs: Vec<String>,
 }
 
 impl ProviderSettings {
@@ -40,6 +45,21 @@ pub struct ModelSettings {
     pub anthropic_version: Option<String>,
     /// For conversations where nobody chose one.
     pub default_model: Option<String>,
+    /// Servers on this machine that are offered while they are there.
+    pub local: Vec<LocalServer>,
+}
+
+/// A server of OpenAI's dialect on this machine.
+#[derive(Debug, Clone)]
+pub struct LocalServer {
+    /// What its models' names begin with.
+    pub provider: &'static str,
+    /// As an error names it.
+    pub title: &'static str,
+    /// Without `/v1`.
+    pub url: String,
+    /// What its list says of who owns a model, where that tells it from others on the same port.
+    pub owner: Option<&'static str>,
 }
 
 pub struct Models {
@@ -47,6 +67,7 @@ pub struct Models {
     settings: ModelSettings,
     openai: Option<OpenAi>,
     anthropic: Option<Anthropic>,
+    local: Vec<(LocalServer, OpenAi, Url)>,
     /// What the provider itself offered first, asked once.
     first: OnceCell<String>,
 }
@@ -57,6 +78,7 @@ pub struct Found {
     pub model: Arc<dyn LanguageModel>,
     /// As its provider names it.
     pub name: String,
+    pub takes: Takes,
 }
 
 impl Models {
@@ -80,7 +102,14 @@ impl Models {
             }
             _ => None,
         };
-        Ok(Self { client, settings, openai, anthropic, first: OnceCell::new() })
+        let mut local = Vec::new();
+        for server in &settings.local {
+            let base = endpoint(server.provider, &server.url, &["v1"])?;
+            let list = endpoint(server.provider, base.as_str(), &["models"])?;
+            let model = OpenAi::new(Some(base.as_str()), None, client.clone(), limits)?.called(server.title);
+            local.push((server.clone(), model, list));
+        }
+        Ok(Self { client, settings, openai, anthropic, local, first: OnceCell::new() })
     }
 
     /// The model of this name, or what is wrong with the name.
@@ -95,20 +124,27 @@ impl Models {
         };
         let unset =
             |key: &str| bad(format!("the model {shown:?} needs {key}, which is not set on this server."));
-        let found: Arc<dyn LanguageModel> = match provider {
-            "openai" => Arc::new(self.openai.clone().ok_or_else(|| unset("OPENAI_API_KEY"))?),
-            "anthropic" => Arc::new(self.anthropic.clone().ok_or_else(|| unset("ANTHROPIC_API_KEY"))?),
-            "demo" if model == demo::NAME => Arc::new(Demo),
-            "demo" => {
+        let local = self.local.iter().find(|(server, ..)| server.provider == provider);
+        let found: Arc<dyn LanguageModel> = match (provider, local) {
+            (_, Some((_, model, _))) => Arc::new(model.clone()),
+            ("openai", _) => Arc::new(self.openai.clone().ok_or_else(|| unset("OPENAI_API_KEY"))?),
+            ("anthropic", _) => Arc::new(self.anthropic.clone().ok_or_else(|| unset("ANTHROPIC_API_KEY"))?),
+            ("demo", _) if model == demo::NAME => Arc::new(Demo),
+            ("demo", _) => {
                 return Err(bad(format!("there is no demo model {shown:?}: its name is {}.", demo::MODEL)));
             }
             _ => {
                 return Err(bad(format!(
-                    "there is no provider for the model {shown:?}: it begins with openai/, anthropic/ or demo/."
+                    "there is no provider for the model {shown:?}: it begins with openai/, anthropic/, ollama/, llamacpp/ or demo/."
                 )));
             }
         };
-        Ok(Found { model: found, name: model.to_owned() })
+        let said = match provider {
+            "openai" => &*self.settings.openai.inputs,
+            "anthropic" => &*self.settings.anthropic.inputs,
+            _ => &[],
+        };
+        Ok(Found { model: found, name: model.to_owned(), takes: takes(provider, model, said) })
     }
 
     /// The model where nobody chose one: the operator's, else the first of the provider that is set up, else the demo.
@@ -161,17 +197,35 @@ impl Models {
                 None => request,
             }
         });
-        let (openai, anthropic) = tokio::join!(offered("openai/", openai), offered("anthropic/", anthropic));
-        let mut all = [openai, anthropic].concat();
+        let offered = |prefix: &'static str, request| async move {
+            let models = listed(request, LIST_TIMEOUT).await;
+            models.into_iter().map(|(id, _)| format!("{prefix}{id}")).collect::<Vec<_>>()
+        };
+        let (openai, anthropic, local) =
+            tokio::join!(offered("openai/", openai), offered("anthropic/", anthropic), self.list_local());
+        let mut all = [openai, anthropic, local].concat();
         all.push(demo::MODEL.to_owned());
         all
     }
 }
 
-async fn offered(prefix: &str, request: Option<RequestBuilder>) -> Vec<String> {
+impl Models {
+    /// The models of servers on this machine, as far as those are there.
+    pub async fn list_local(&self) -> Vec<String> {
+        let each = self.local.iter().map(|(server, _, list)| async {
+            let models = listed(Some(self.client.get(list.clone())), LOCAL_TIMEOUT).await;
+            let ours = models.into_iter().filter(|(_, owner)| server.owner.is_none_or(|own| own == owner));
+            ours.map(|(id, _)| format!("{}/{id}", server.provider)).collect::<Vec<_>>()
+        });
+        futures_util::future::join_all(each).await.concat()
+    }
+}
+
+/// The models that a provider lists, with whom it says they belong to; none when it does not answer in time.
+async fn listed(request: Option<RequestBuilder>, patience: Duration) -> Vec<(String, String)> {
     let Some(request) = request else { return Vec::new() };
     let asked = async {
-        let mut response = request.send().await.ok()?;
+        let mut response = request.send().await.ok().filter(|response| response.status().is_success())?;
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.ok()? {
             body.extend_from_slice(&chunk);
@@ -181,7 +235,11 @@ async fn offered(prefix: &str, request: Option<RequestBuilder>) -> Vec<String> {
         }
         serde_json::from_slice::<Value>(&body).ok()
     };
-    let Ok(Some(body)) = tokio::time::timeout(LIST_TIMEOUT, asked).await else { return Vec::new() };
+    let Ok(Some(body)) = tokio::time::timeout(patience, asked).await else { return Vec::new() };
     let models = body.get("data").and_then(Value::as_array).cloned().unwrap_or_default();
-    models.iter().filter_map(|model| Some(format!("{prefix}{}", model.get("id")?.as_str()?))).collect()
+    let text = |model: &Value, name: &str| model.get(name).and_then(Value::as_str).map(str::to_owned);
+    models
+        .iter()
+        .filter_map(|model| Some((text(model, "id")?, text(model, "owned_by").unwrap_or_default())))
+        .collect()
 }

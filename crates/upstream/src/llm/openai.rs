@@ -2,7 +2,8 @@
 //! Read leniently: what is not known is passed over, and what servers are known to leave out is made up for.
 
 use domain::model::{
-    Ask, CallPart, Dialect, Finish, ModelEvent, ModelFault, Prompt, Said, ToolSpec, keepable,
+    Ask, CallPart, Dialect, Finish, ModelEvent, ModelFault, Part, PartKind, Prompt, Said, ToolSpec, Words,
+    keepable,
 };
 use domain::run::Usage;
 use domain::secret::Secret;
@@ -23,6 +24,8 @@ pub struct OpenAi {
     url: Url,
     key: Option<Secret>,
     limits: ModelLimits,
+    /// As an error names it.
+    title: &'static str,
 }
 
 impl OpenAi {
@@ -34,7 +37,13 @@ impl OpenAi {
         limits: ModelLimits,
     ) -> Result<Self, UpstreamError> {
         let url = endpoint("OPENAI_BASE_URL", base.unwrap_or(BASE_URL), &["chat", "completions"])?;
-        Ok(Self { client, url, key, limits })
+        Ok(Self { client, url, key, limits, title: "OpenAI" })
+    }
+
+    /// The same, for a server that errors are to call otherwise.
+    #[must_use]
+    pub fn called(self, title: &'static str) -> Self {
+        Self { title, ..self }
     }
 }
 
@@ -66,7 +75,7 @@ impl LanguageModel for OpenAi {
             headers,
             body: request(&ask).to_string().into(),
             secrets: self.key.iter().cloned().collect(),
-            provider: "OpenAI",
+            provider: self.title,
             limits: self.limits,
             parser: || Box::new(Chunks::default()),
         })
@@ -110,7 +119,7 @@ fn messages(prompt: &Prompt) -> Vec<Value> {
     }
     for said in &prompt.messages {
         match said {
-            Said::User(text) => out.push(json!({ "role": "user", "content": text })),
+            Said::User(words) => out.push(json!({ "role": "user", "content": content(words) })),
             Said::Assistant { text, calls } => {
                 let mut message = Map::from_iter([("role".to_owned(), json!("assistant"))]);
                 if !text.is_empty() {
@@ -136,6 +145,24 @@ fn messages(prompt: &Prompt) -> Vec<Value> {
         }
     }
     out
+}
+
+/// Files come before the words about them. Where all is text it is one: not every server takes a list.
+fn content(words: &Words) -> Value {
+    if words.parts.iter().all(|part| part.kind == PartKind::Text) {
+        let texts = words.parts.iter().map(Part::as_text).chain([words.text.clone()]);
+        return json!(texts.collect::<Vec<_>>().join("\n\n"));
+    }
+    let part = |part: &Part| {
+        let url = format!("data:{};base64,{}", part.mime_type, part.data);
+        match part.kind {
+            PartKind::Text => json!({ "type": "text", "text": part.as_text() }),
+            PartKind::Image => json!({ "type": "image_url", "image_url": { "url": url } }),
+            PartKind::Pdf => json!({ "type": "file", "file": { "filename": part.name, "file_data": url } }),
+        }
+    };
+    let text = json!({ "type": "text", "text": words.text });
+    words.parts.iter().map(part).chain([text]).collect()
 }
 
 /// The chunks of one answer.

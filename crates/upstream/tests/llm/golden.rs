@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use domain::model::{Answer, Ask, Call, Dialect, Prompt, Said, ToolSpec, Verbatim};
+use domain::model::{Answer, Ask, Call, Dialect, Part, PartKind, Prompt, Said, ToolSpec, Verbatim, Words};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use testkit::sandbox::ScriptedSandbox;
@@ -55,6 +55,21 @@ fn plain() -> Ask {
     Ask { model: "m-1".into(), prompt, ..Ask::default() }
 }
 
+/// Files beside the words.
+fn files(kinds: &[PartKind]) -> Ask {
+    let part = |kind: &PartKind| {
+        let (name, mime_type, data) = match kind {
+            PartKind::Text => ("notes.txt", "text/plain", "buy milk"),
+            PartKind::Image => ("photo.png", "image/png", "iVBORw0KGgo="),
+            PartKind::Pdf => ("report.pdf", "application/pdf", "JVBERi0xLjc="),
+        };
+        let (name, mime_type, data) = (name.into(), mime_type.into(), data.into());
+        Part { file: uuid::Uuid::nil(), name, mime_type, kind: *kind, chars: 0, data }
+    };
+    let words = Words { text: "What is this?".into(), parts: kinds.iter().map(part).collect() };
+    Ask { prompt: Prompt { system: "Be brief.".into(), messages: vec![Said::User(words)] }, ..plain() }
+}
+
 /// A client's own request: what we do not know of it is not lost.
 fn verbatim(dialect: Dialect) -> Ask {
     let body = json!({ "model": "ours", "temperature": 0.5, "new_field": { "x": [1] },
@@ -77,6 +92,8 @@ fn requests_are_as_they_were() {
     for (name, ask) in [
         ("everything", everything()),
         ("plain", plain()),
+        ("files", files(&[PartKind::Text, PartKind::Image, PartKind::Pdf])),
+        ("texts", files(&[PartKind::Text, PartKind::Text])),
         ("last_round", Ask { tools: vec![], ..everything() }),
     ] {
         held(&format!("{name}.openai.json"), &openai::request(&ask));

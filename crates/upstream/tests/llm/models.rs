@@ -3,7 +3,7 @@
 use domain::limits::Limits;
 use domain::secret::Secret;
 use testkit::sandbox::{Action, ScriptedSandbox};
-use upstream::llm::models::{ModelSettings, Models, ProviderSettings};
+use upstream::llm::models::{LocalServer, ModelSettings, Models, ProviderSettings};
 
 use crate::vendor::{KEY, refusal};
 
@@ -12,7 +12,8 @@ fn models(settings: ModelSettings) -> Models {
 }
 
 fn at(url: &str) -> ProviderSettings {
-    ProviderSettings { key: Some(Secret::new(KEY)), base_url: Some(url.to_owned()) }
+    let (key, base_url) = (Some(Secret::new(KEY)), Some(url.to_owned()));
+    ProviderSettings { key, base_url, ..ProviderSettings::default() }
 }
 
 fn listing(ids: &str) -> Vec<Action> {
@@ -59,6 +60,30 @@ async fn a_server_of_ones_own_says_what_it_has() {
     );
     let asked = anthropic.request(0).await.unwrap();
     assert_eq!((asked.path.as_str(), asked.header("x-api-key")), ("/v1/models", Some(KEY)));
+}
+
+#[tokio::test]
+async fn servers_on_this_machine_are_offered_while_they_are_there() {
+    let ollama =
+        ScriptedSandbox::start(listing(r#"{"id":"llama3.2:3b","owned_by":"library"}"#)).await.unwrap();
+    let other = ScriptedSandbox::start(listing(r#"{"id":"x","owned_by":"somebody"}"#)).await.unwrap();
+    let llamacpp =
+        ScriptedSandbox::start(listing(r#"{"id":"smol.gguf","owned_by":"llamacpp"}"#)).await.unwrap();
+    let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let server =
+        |provider, url: &str, owner| LocalServer { provider, title: "A server", url: url.to_owned(), owner };
+    let local = |url: &str| {
+        let servers = vec![server("ollama", &ollama.url(), None), server("llamacpp", url, Some("llamacpp"))];
+        models(ModelSettings { local: servers, ..ModelSettings::default() })
+    };
+    let found = local(&llamacpp.url());
+    assert_eq!(found.list().await, ["ollama/llama3.2:3b", "llamacpp/smol.gguf", "demo/assistant"]);
+    assert_eq!(found.default_model().await, "demo/assistant", "they are offered, not chosen");
+    assert_eq!(found.find("llamacpp/smol.gguf").ok().unwrap().name, "smol.gguf");
+    assert_eq!(ollama.request(0).await.unwrap().path, "/v1/models");
+    // Something else on that port is not taken for it.
+    assert_eq!(local(&other.url()).list().await, ["ollama/llama3.2:3b", "demo/assistant"]);
+    assert_eq!(local(&format!("http://{gone}")).list().await, ["ollama/llama3.2:3b", "demo/assistant"]);
 }
 
 #[tokio::test]

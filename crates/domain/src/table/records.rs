@@ -1,0 +1,100 @@
+//! JSON objects one after the other, as one array or as lines: bytes in as they come, the text of each object out.
+//! Whether that text is JSON is for its reader to say.
+
+#[derive(Default, Clone, Copy, PartialEq, Eq)]
+enum At {
+    #[default]
+    Start,
+    /// In the array: before its first object, after one, after a comma.
+    First,
+    After,
+    Next,
+    /// Between lines.
+    Lines,
+    Object,
+    /// After the array.
+    End,
+}
+
+#[derive(Default)]
+pub(super) struct Records {
+    /// Lines may be none; an array has at least its brackets.
+    may_be_none: bool,
+    at: At,
+    in_array: bool,
+    object: Vec<u8>,
+    depth: usize,
+    in_string: bool,
+    escaped: bool,
+}
+
+impl Records {
+    pub(super) fn new(may_be_none: bool) -> Self {
+        Self { may_be_none, ..Self::default() }
+    }
+
+    pub(super) fn push(
+        &mut self,
+        bytes: &[u8],
+        max: usize,
+        each: &mut impl FnMut(Vec<u8>),
+    ) -> Result<(), String> {
+        for &byte in bytes {
+            if self.at == At::Object {
+                self.inside(byte);
+                if self.object.len() > max {
+                    return Err(format!("is over {max} bytes"));
+                }
+                if self.depth == 0 {
+                    self.at = if self.in_array { At::After } else { At::Lines };
+                    each(std::mem::take(&mut self.object));
+                }
+            } else if !byte.is_ascii_whitespace() {
+                self.between(byte)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn finish(&self) -> Result<(), String> {
+        match self.at {
+            At::Lines | At::End => Ok(()),
+            At::Start if self.may_be_none => Ok(()),
+            At::Start => Err("is missing: the file is empty".into()),
+            At::Object => Err("breaks off".into()),
+            At::First | At::After | At::Next => Err("is missing: the array has no end".into()),
+        }
+    }
+
+    fn between(&mut self, byte: u8) -> Result<(), String> {
+        match (self.at, byte) {
+            (At::Start, b'[') => (self.at, self.in_array) = (At::First, true),
+            (At::Start | At::First | At::Next | At::Lines, b'{') => {
+                self.at = At::Object;
+                self.inside(byte);
+            }
+            (At::First | At::After, b']') => self.at = At::End,
+            (At::After, b',') => self.at = At::Next,
+            (At::Start, _) => {
+                return Err("must be an object: send an array of objects, or one on each line".into());
+            }
+            (At::After, _) => return Err("must come after a comma".into()),
+            (At::End, _) => return Err("comes after the end of the array".into()),
+            _ => return Err("must be an object".into()),
+        }
+        Ok(())
+    }
+
+    fn inside(&mut self, byte: u8) {
+        self.object.push(byte);
+        match byte {
+            _ if self.escaped => self.escaped = false,
+            b'\\' if self.in_string => self.escaped = true,
+            b'"' => self.in_string = !self.in_string,
+            _ if self.in_string => {}
+            b'{' | b'[' => self.depth += 1,
+            b'}' | b']' => self.depth -= 1,
+            _ => {}
+        }
+    }
+}

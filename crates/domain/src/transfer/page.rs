@@ -1,0 +1,192 @@
+//! Conversations to read: the branch that readers see, as Markdown, or as one HTML page without a script, in which
+//! everything that somebody wrote is escaped.
+
+use serde_json::value::RawValue;
+
+use super::archive::Archive;
+use super::block::read_block;
+use crate::file::Attachment;
+use crate::message::{Block, Message, MessageRole, Raw};
+use crate::time::rfc3339;
+
+const NO_TITLE: &str = "Untitled";
+
+/// What stands before the first conversation of an HTML page.
+pub const HTML_HEAD: &str = "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\
+<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><title>Conversations</title><style>\
+:root{color-scheme:light dark}body{font:16px/1.5 system-ui,sans-serif;max-width:48rem;margin:2rem auto;padding:0 1rem}\
+article{border-top:1px solid #8884;margin-top:3rem}.message{margin:1.5rem 0}.message h3{font-size:.9rem;margin:0 0 .3rem}\
+.user{border-left:3px solid #68c;padding-left:.8rem}time{color:#888;font-weight:normal}\
+p{white-space:pre-wrap;overflow-wrap:anywhere;margin:.4rem 0}pre{overflow-x:auto;background:#8882;padding:.6rem;white-space:pre-wrap}\
+details{color:#888}.error{color:#c44}</style></head><body>\n";
+pub const HTML_END: &str = "</body></html>\n";
+
+fn blocks(message: &Message) -> Vec<Block> {
+    let raw: Vec<&RawValue> = serde_json::from_str(&message.content).unwrap_or_default();
+    raw.into_iter().filter_map(|block| read_block(block).ok()).collect()
+}
+
+fn attachments(message: &Message) -> Vec<Attachment> {
+    serde_json::from_str(&message.file_attachments).unwrap_or_default()
+}
+
+fn role(message: &Message) -> &'static str {
+    match message.role {
+        MessageRole::User => "User",
+        MessageRole::Assistant => "Assistant",
+        MessageRole::System => "System",
+    }
+}
+
+fn json(raw: &Raw) -> String {
+    let value: Option<serde_json::Value> = serde_json::from_str(raw.get()).ok();
+    match value {
+        Some(serde_json::Value::String(text)) => text,
+        Some(value) => serde_json::to_string_pretty(&value).unwrap_or_else(|_| raw.get().to_owned()),
+        None => raw.get().to_owned(),
+    }
+}
+
+/// A fence that nothing in the text closes.
+fn fenced(text: &str) -> String {
+    let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+    let fence = "`".repeat(longest.max(2) + 1);
+    format!("{fence}\n{text}\n{fence}\n\n")
+}
+
+pub fn markdown(archive: &Archive) -> String {
+    let of = &archive.conversation;
+    let title = of.title.as_deref().unwrap_or(NO_TITLE);
+    let mut out = format!("# {title}\n\n`{}` · {}\n\n", of.id, rfc3339(of.created_at));
+    for message in archive.thread(archive.current) {
+        out += &format!("## {} · {}\n\n", role(message), rfc3339(message.created_at));
+        for block in blocks(message) {
+            out += &markdown_block(&block);
+        }
+        for file in attachments(message) {
+            out += &format!("📎 {} ({} bytes)\n\n", file.name, file.size);
+        }
+    }
+    out += "---\n\n";
+    out
+}
+
+fn markdown_block(block: &Block) -> String {
+    let parts = |head: String, given: &Option<Raw>, came: &Option<Raw>, error: &Option<String>| {
+        let mut out = format!("{head}\n\n");
+        for raw in [given, came].into_iter().flatten() {
+            out += &fenced(&json(raw));
+        }
+        if let Some(error) = error {
+            out += &format!("Error: {error}\n\n");
+        }
+        out
+    };
+    match block {
+        Block::Text { text } => format!("{text}\n\n"),
+        Block::Reasoning { text } => {
+            let quoted: Vec<String> = text.lines().map(|line| format!("> {line}")).collect();
+            format!("{}\n\n", quoted.join("\n"))
+        }
+        Block::Step { name, status, args, result, error, .. } => {
+            parts(format!("**Step** {name} ({})", status.as_str()), args, result, error)
+        }
+        Block::ToolCall { name, args, result, error, .. } => {
+            parts(format!("**Tool** {name}"), args, result, error)
+        }
+        Block::Source(source) => {
+            let place = source.url.as_deref().or(source.locator.as_deref()).unwrap_or_default();
+            format!("[{}] {} {place}\n\n", source.id, source.title)
+        }
+        Block::File { name, size, .. } => format!("📎 {name} ({size} bytes)\n\n"),
+        Block::Error { code, message } => format!("**Error** {code}: {message}\n\n"),
+    }
+}
+
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out += "&amp;",
+            '<' => out += "&lt;",
+            '>' => out += "&gt;",
+            '"' => out += "&quot;",
+            '\'' => out += "&#39;",
+            // Not in a document.
+            '\0' => out.push('\u{fffd}'),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+pub fn html(archive: &Archive) -> String {
+    let of = &archive.conversation;
+    let title = escaped(of.title.as_deref().unwrap_or(NO_TITLE));
+    let mut out =
+        format!("<article id=\"{}\"><h2>{title}</h2><time>{}</time>\n", of.id, rfc3339(of.created_at));
+    for message in archive.thread(archive.current) {
+        let name = role(message);
+        let class = name.to_lowercase();
+        let at = rfc3339(message.created_at);
+        out += &format!("<section class=\"message {class}\"><h3>{name} <time>{at}</time></h3>\n");
+        for block in blocks(message) {
+            out += &html_block(&block);
+        }
+        for file in attachments(message) {
+            out += &format!("<p>📎 {} ({} bytes)</p>\n", escaped(&file.name), file.size);
+        }
+        out += "</section>\n";
+    }
+    out += "</article>\n";
+    out
+}
+
+fn html_block(block: &Block) -> String {
+    let parts = |head: String, given: &Option<Raw>, came: &Option<Raw>, error: &Option<String>| {
+        let mut out = format!("<details><summary>{}</summary>", escaped(&head));
+        for raw in [given, came].into_iter().flatten() {
+            out += &format!("<pre>{}</pre>", escaped(&json(raw)));
+        }
+        if let Some(error) = error {
+            out += &format!("<p class=\"error\">{}</p>", escaped(error));
+        }
+        out + "</details>\n"
+    };
+    match block {
+        Block::Text { text } => format!("<p>{}</p>\n", escaped(text)),
+        Block::Reasoning { text } => {
+            format!("<details><summary>Reasoning</summary><p>{}</p></details>\n", escaped(text))
+        }
+        Block::Step { name, status, args, result, error, .. } => {
+            parts(format!("{name} ({})", status.as_str()), args, result, error)
+        }
+        Block::ToolCall { name, args, result, error, .. } => parts(name.clone(), args, result, error),
+        Block::Source(source) => {
+            let place = source.url.as_deref().or(source.locator.as_deref()).unwrap_or_default();
+            format!("<p>[{}] {} {}</p>\n", escaped(&source.id), escaped(&source.title), escaped(place))
+        }
+        Block::File { name, size, .. } => format!("<p>📎 {} ({size} bytes)</p>\n", escaped(name)),
+        Block::Error { code, message } => {
+            format!("<p class=\"error\">{}: {}</p>\n", escaped(code), escaped(message))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_that_was_written_is_markup() {
+        assert_eq!(escaped("<script>&\"'\0"), "&lt;script&gt;&amp;&quot;&#39;\u{fffd}");
+        assert!(!HTML_HEAD.contains("<script") && HTML_HEAD.contains("default-src 'none'"));
+    }
+
+    #[test]
+    fn a_fence_is_longer_than_those_within() {
+        assert_eq!(fenced("a ``` b"), "````\na ``` b\n````\n\n");
+        assert_eq!(fenced("a"), "```\na\n```\n\n");
+    }
+}

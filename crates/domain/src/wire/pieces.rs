@@ -1,0 +1,244 @@
+//! A run as the dialects of parts hear it: texts and thoughts that open and close, calls with names of their own, ends.
+//! Comes from `told`, goes to `ui_message`, `ag_ui` and `responses`.
+
+use std::collections::{HashMap, HashSet};
+
+use serde_json::Value;
+
+use super::told::{Told, Word, id_of};
+
+/// What a call that never ended has for its error.
+const INTERRUPTED: &str = "interrupted";
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Piece {
+    Begin {
+        run: String,
+        conversation: Option<String>,
+    },
+    /// The number of a text counts from 1 within its run; so does that of a thought.
+    TextStart(usize),
+    Text(usize, String),
+    TextEnd(usize),
+    ThoughtStart(usize),
+    Thought(usize, String),
+    ThoughtEnd(usize),
+    /// `id` is the call's own within the run: one that comes again in another round has another.
+    Call {
+        id: String,
+        name: String,
+        args: Value,
+    },
+    Ended(Ended),
+    Approval {
+        id: String,
+        call: String,
+        name: String,
+        args: Value,
+    },
+    Sources(Vec<Value>),
+    File(Value),
+    /// What went wrong; everything is closed.
+    Failure {
+        code: String,
+        message: String,
+    },
+    /// The run is over; its status.
+    Done(String),
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Ended {
+    pub(super) id: String,
+    pub(super) result: Value,
+    pub(super) error: Option<String>,
+    /// It had ended before: the last word counts, where a dialect can take back.
+    pub(super) again: bool,
+}
+
+impl Ended {
+    /// The result, or the error, as text.
+    pub(super) fn text(&self) -> String {
+        match (&self.error, &self.result) {
+            (Some(error), _) => error.clone(),
+            (None, Value::String(text)) => text.clone(),
+            (None, Value::Null) => String::new(),
+            (None, other) => other.to_string(),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Open {
+    Text,
+    Thought,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Pieces {
+    told: Told,
+    open: Option<Open>,
+    texts: usize,
+    thoughts: usize,
+    /// The name of each call, by its round (0 for steps) and id.
+    names: HashMap<(u64, String), String>,
+    taken: HashSet<String>,
+    /// Calls without an end, in order.
+    unended: Vec<String>,
+    /// Approvals asked for and not yet answered by an end, with what they are about.
+    asked: Vec<(String, String)>,
+}
+
+impl Pieces {
+    pub(super) fn read(&mut self, kind: &str, data: &str) -> Vec<Piece> {
+        let mut out = Vec::new();
+        match self.told.read(kind, data) {
+            Word::Begin { run, conversation } => out.push(Piece::Begin { run, conversation }),
+            Word::Text(text) => self.text(text, &mut out),
+            Word::Reasoning(text) => self.thought(text, &mut out),
+            Word::Calls { round, calls, ended } => {
+                self.close(&mut out);
+                for call in &calls {
+                    self.call(round, call, &mut out);
+                }
+                if let Some(ended) = ended {
+                    self.ended(&ended, &mut out);
+                }
+            }
+            Word::Ended(ended) => self.ended(&ended, &mut out),
+            Word::Other(data) => self.other(kind, data, &mut out),
+            Word::Closing { rest, whole } => {
+                if whole {
+                    self.close(&mut out);
+                }
+                self.text(rest, &mut out);
+                self.finish(&mut out);
+            }
+            Word::Failure { code, message } => {
+                self.finish(&mut out);
+                out.push(Piece::Failure { code, message });
+            }
+            Word::Done => out.push(Piece::Done(self.told.status.clone())),
+            Word::Nothing => {}
+        }
+        out
+    }
+
+    /// The approvals that wait, each with its call.
+    pub(super) fn waiting(&self) -> &[(String, String)] {
+        &self.asked
+    }
+
+    /// Ends what is open, for a reader that goes on later.
+    pub(super) fn close(&mut self, out: &mut Vec<Piece>) {
+        match self.open.take() {
+            Some(Open::Text) => out.push(Piece::TextEnd(self.texts)),
+            Some(Open::Thought) => out.push(Piece::ThoughtEnd(self.thoughts)),
+            None => {}
+        }
+    }
+
+    /// What a reader that comes in between has to be told is open: a text's number, a thought's number.
+    pub(super) fn is_open(&self) -> (Option<usize>, Option<usize>) {
+        match self.open {
+            Some(Open::Text) => (Some(self.texts), None),
+            Some(Open::Thought) => (None, Some(self.thoughts)),
+            None => (None, None),
+        }
+    }
+
+    fn text(&mut self, text: String, out: &mut Vec<Piece>) {
+        if text.is_empty() {
+            return;
+        }
+        if self.open != Some(Open::Text) {
+            self.close(out);
+            self.open = Some(Open::Text);
+            self.texts += 1;
+            out.push(Piece::TextStart(self.texts));
+        }
+        out.push(Piece::Text(self.texts, text));
+    }
+
+    fn thought(&mut self, text: String, out: &mut Vec<Piece>) {
+        if text.is_empty() {
+            return;
+        }
+        if self.open != Some(Open::Thought) {
+            self.close(out);
+            self.open = Some(Open::Thought);
+            self.thoughts += 1;
+            out.push(Piece::ThoughtStart(self.thoughts));
+        }
+        out.push(Piece::Thought(self.thoughts, text));
+    }
+
+    fn call(&mut self, round: u64, call: &Value, out: &mut Vec<Piece>) {
+        let own = id_of(call);
+        // A name that is taken gets a number, which again may be taken.
+        let numbered = |n: usize| if n == 1 { own.clone() } else { format!("{own}-{n}") };
+        let id = (1..).map(numbered).find(|name| !self.taken.contains(name)).unwrap_or_default();
+        self.taken.insert(id.clone());
+        self.names.insert((round, own), id.clone());
+        self.unended.push(id.clone());
+        let name = call["name"].as_str().unwrap_or_default().to_owned();
+        out.push(Piece::Call { id, name, args: args_of(call) });
+    }
+
+    fn ended(&mut self, ended: &Value, out: &mut Vec<Piece>) {
+        let key = (ended["round"].as_u64().unwrap_or(0), id_of(ended));
+        if !self.names.contains_key(&key) {
+            self.close(out);
+            self.call(key.0, ended, out);
+        }
+        let id = self.names.get(&key).cloned().unwrap_or_default();
+        let again = !self.unended.contains(&id);
+        self.unended.retain(|open| *open != id);
+        self.asked.retain(|(_, call)| *call != id);
+        let error = ended["error"].as_str().map(str::to_owned);
+        out.push(Piece::Ended(Ended { id, result: ended["result"].clone(), error, again }));
+    }
+
+    fn other(&mut self, kind: &str, data: Value, out: &mut Vec<Piece>) {
+        match kind {
+            "approval" => {
+                let call = &data["call"];
+                // Of the calls with this id, the newest asks.
+                let own = id_of(call);
+                let known = self.names.iter().filter(|((_, id), _)| *id == own);
+                let newest = known.max_by_key(|((round, _), _)| *round).map(|(_, name)| name.clone());
+                let asked = (id_of(&data), newest.unwrap_or(own));
+                let name = call["name"].as_str().unwrap_or_default().to_owned();
+                let (id, of) = asked.clone();
+                self.asked.push(asked);
+                out.push(Piece::Approval { id, call: of, name, args: args_of(call) });
+            }
+            "sources" => {
+                self.close(out);
+                out.push(Piece::Sources(data["sources"].as_array().cloned().unwrap_or_default()));
+            }
+            _ => {
+                self.close(out);
+                out.push(Piece::File(data));
+            }
+        }
+    }
+
+    /// The run says no more: what is open is closed, and what never ended is told so.
+    fn finish(&mut self, out: &mut Vec<Piece>) {
+        self.close(out);
+        self.asked.clear();
+        for id in std::mem::take(&mut self.unended) {
+            let error = Some(INTERRUPTED.to_owned());
+            out.push(Piece::Ended(Ended { id, result: Value::Null, error, again: false }));
+        }
+    }
+}
+
+/// A call's arguments; none are an empty object to every dialect.
+fn args_of(call: &Value) -> Value {
+    match &call["args"] {
+        Value::Null => Value::Object(serde_json::Map::new()),
+        args => args.clone(),
+    }
+}

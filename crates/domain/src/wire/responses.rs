@@ -1,0 +1,263 @@
+//! OpenAI's Responses: what a run puts out, item by item, as its events or as the whole object. Not a wire to ask for
+//! by name: a response repeats what its request said, which only its own API knows.
+
+use serde_json::{Value, json};
+
+use super::openai::frame;
+use super::pieces::{Ended, Piece, Pieces};
+use crate::run::Usage;
+
+#[derive(Debug, Default)]
+pub struct Responses {
+    pieces: Pieces,
+    /// The response as its request made it.
+    base: Value,
+    run: String,
+    conversation: Option<String>,
+    output: Vec<Value>,
+    /// Where the open item stands in the output.
+    open: Option<usize>,
+    /// Where each call stands, with how it is told.
+    calls: Vec<(String, usize)>,
+    /// Sources and files that the next text names.
+    notes: Vec<Value>,
+    /// Frames so far: the number of the next.
+    sequence: i64,
+    status: &'static str,
+    error: Option<Value>,
+    ended: Option<i64>,
+    usage: Option<Usage>,
+}
+
+impl Responses {
+    /// `base` holds what the object says before anything has happened: `id`, `created_at`, `model`, and what its
+    /// request said.
+    pub fn new(base: Value) -> Self {
+        Self { base, status: "queued", ..Self::default() }
+    }
+
+    /// What the run has cost; known at its end.
+    pub fn know(&mut self, usage: Usage) {
+        self.usage = Some(usage);
+    }
+
+    /// Adds the frames of an event, those after frame number `after`.
+    pub fn push(&mut self, seq: i64, ts: i64, kind: &str, data: &str, after: i64, out: &mut Vec<u8>) {
+        let mut events = Vec::new();
+        for piece in self.pieces.read(kind, data) {
+            self.event(ts, piece, &mut events);
+        }
+        let last = events.len().saturating_sub(1);
+        for (at, mut event) in events.into_iter().enumerate() {
+            event["sequence_number"] = json!(self.sequence);
+            if self.sequence > after {
+                let name = event["type"].as_str().map(str::to_owned);
+                frame(name.as_deref(), (at == last).then_some(seq), &event.to_string(), out);
+            }
+            self.sequence += 1;
+        }
+    }
+
+    /// The response as it stands.
+    pub fn whole(&self) -> Value {
+        let mut response = self.base.clone();
+        response["status"] = json!(self.status);
+        response["output"] = json!(self.output);
+        response["error"] = self.error.clone().unwrap_or(Value::Null);
+        response["completed_at"] = json!(self.ended.filter(|_| self.status == "completed"));
+        response["usage"] = match self.usage {
+            Some(Usage { input_tokens, output_tokens }) => json!({
+                "input_tokens": input_tokens, "input_tokens_details": { "cached_tokens": 0, "cache_write_tokens": 0 },
+                "output_tokens": output_tokens, "output_tokens_details": { "reasoning_tokens": 0 },
+                "total_tokens": input_tokens + output_tokens }),
+            None => Value::Null,
+        };
+        response
+    }
+
+    fn lifecycle(&self, kind: &str) -> Value {
+        json!({ "type": kind, "response": self.whole() })
+    }
+
+    fn id(&self, kind: &str, n: usize) -> String {
+        let run = self.run.replace('-', "");
+        if kind == "msg" && n == 1 { format!("msg_{run}") } else { format!("{kind}_{run}_{n}") }
+    }
+
+    fn event(&mut self, ts: i64, piece: Piece, out: &mut Vec<Value>) {
+        match piece {
+            Piece::Begin { run, conversation } => {
+                (self.run, self.conversation) = (run, conversation);
+                self.status = "in_progress";
+                out.push(self.lifecycle("response.created"));
+                out.push(self.lifecycle("response.in_progress"));
+            }
+            Piece::TextStart(n) => self.text_start(n, out),
+            Piece::Text(_, text) => self.text("response.output_text.delta", text, out),
+            Piece::TextEnd(_) => self.text_end(out),
+            Piece::ThoughtStart(n) => {
+                let item = json!({ "type": "reasoning", "id": self.id("rs", n), "summary": [], "content": [],
+                    "status": "in_progress" });
+                self.open = Some(self.add(item, out));
+                self.part("added", &json!({ "type": "reasoning_text", "text": "" }), out);
+            }
+            Piece::Thought(_, text) => self.text("response.reasoning_text.delta", text, out),
+            Piece::ThoughtEnd(_) => self.close("response.reasoning_text.done", out),
+            Piece::Call { id, name, args } => self.call(id, &name, &args, out),
+            Piece::Ended(ended) if ended.again => {}
+            Piece::Ended(ended) => self.ended(&ended, out),
+            Piece::Approval { id, name, args, .. } => {
+                let item = json!({ "type": "mcp_approval_request", "id": id, "name": name,
+                    "arguments": args.to_string(), "server_label": "threadkeep" });
+                let at = self.add(item, out);
+                self.done(at, out);
+            }
+            Piece::Sources(sources) => self.notes.extend(sources.iter().map(citation)),
+            Piece::File(file) => self.notes.push(json!({ "type": "container_file_citation",
+                "container_id": self.conversation, "file_id": file["fileId"], "filename": file["name"] })),
+            Piece::Failure { code, message } => {
+                self.error = Some(json!({ "code": code, "message": message }));
+            }
+            Piece::Done(status) => self.over(ts, &status, out),
+        }
+    }
+
+    fn over(&mut self, ts: i64, status: &str, out: &mut Vec<Value>) {
+        if !self.notes.is_empty() {
+            // Nothing was said after them: they still belong to the answer.
+            let n = self.output.iter().filter(|item| item["type"] == "message").count() + 1;
+            self.text_start(n, out);
+            self.text_end(out);
+        }
+        self.ended = Some(ts / 1000);
+        let (status, kind) = match status {
+            "succeeded" => ("completed", "response.completed"),
+            "cancelled" => ("cancelled", "response.failed"),
+            _ => ("failed", "response.failed"),
+        };
+        self.status = status;
+        out.push(self.lifecycle(kind));
+    }
+
+    /// Puts an item at the end of the output.
+    fn add(&mut self, item: Value, out: &mut Vec<Value>) -> usize {
+        let at = self.output.len();
+        out.push(json!({ "type": "response.output_item.added", "output_index": at, "item": item }));
+        self.output.push(item);
+        at
+    }
+
+    fn done(&mut self, at: usize, out: &mut Vec<Value>) {
+        let item = &mut self.output[at];
+        if !item["status"].is_null() {
+            item["status"] = json!("completed");
+        }
+        out.push(json!({ "type": "response.output_item.done", "output_index": at, "item": item }));
+    }
+
+    /// An event about the only part of the open item.
+    fn about(&self, kind: &str) -> Option<Value> {
+        let at = self.open?;
+        Some(
+            json!({ "type": kind, "item_id": self.output[at]["id"], "output_index": at, "content_index": 0 }),
+        )
+    }
+
+    fn part(&mut self, what: &str, part: &Value, out: &mut Vec<Value>) {
+        let Some(mut event) = self.about(&format!("response.content_part.{what}")) else { return };
+        event["part"] = part.clone();
+        out.push(event);
+        if let Some(at) = self.open {
+            self.output[at]["content"] = json!([part]);
+        }
+    }
+
+    fn text_start(&mut self, n: usize, out: &mut Vec<Value>) {
+        let item = json!({ "type": "message", "id": self.id("msg", n), "role": "assistant", "content": [],
+            "status": "in_progress" });
+        self.open = Some(self.add(item, out));
+        let part = json!({ "type": "output_text", "text": "", "annotations": [], "logprobs": [] });
+        self.part("added", &part, out);
+        for (index, note) in std::mem::take(&mut self.notes).into_iter().enumerate() {
+            let Some(mut event) = self.about("response.output_text.annotation.added") else { return };
+            event["annotation_index"] = json!(index);
+            event["annotation"] = note.clone();
+            out.push(event);
+            if let Some(list) = self.open_part().and_then(|part| part["annotations"].as_array_mut()) {
+                list.push(note);
+            }
+        }
+    }
+
+    fn open_part(&mut self) -> Option<&mut Value> {
+        self.output.get_mut(self.open?)?["content"].get_mut(0)
+    }
+
+    fn text(&mut self, kind: &str, text: String, out: &mut Vec<Value>) {
+        if let Some(part) = self.open_part() {
+            let so_far = part["text"].as_str().unwrap_or_default();
+            part["text"] = json!(format!("{so_far}{text}"));
+        }
+        let Some(mut event) = self.about(kind) else { return };
+        if kind == "response.output_text.delta" {
+            event["logprobs"] = json!([]);
+        }
+        event["delta"] = json!(text);
+        out.push(event);
+    }
+
+    fn text_end(&mut self, out: &mut Vec<Value>) {
+        self.close("response.output_text.done", out);
+    }
+
+    fn close(&mut self, kind: &str, out: &mut Vec<Value>) {
+        let part = self.open_part().cloned().unwrap_or_default();
+        let Some(mut event) = self.about(kind) else { return };
+        event["text"] = part["text"].clone();
+        if kind == "response.output_text.done" {
+            event["logprobs"] = json!([]);
+        }
+        out.push(event);
+        self.part("done", &part, out);
+        if let Some(at) = self.open.take() {
+            self.done(at, out);
+        }
+    }
+
+    fn call(&mut self, id: String, name: &str, args: &Value, out: &mut Vec<Value>) {
+        let n = self.calls.len() + 1;
+        let (item_id, args) = (self.id("fc", n), args.to_string());
+        let item = json!({ "type": "function_call", "id": item_id, "call_id": id, "name": name, "arguments": "",
+            "status": "in_progress" });
+        let at = self.add(item, out);
+        self.calls.push((id, n));
+        self.output[at]["arguments"] = json!(args);
+        out.push(
+            json!({ "type": "response.function_call_arguments.delta", "item_id": item_id, "output_index": at,
+            "delta": args }),
+        );
+        out.push(
+            json!({ "type": "response.function_call_arguments.done", "item_id": item_id, "output_index": at,
+            "name": name, "arguments": args }),
+        );
+        self.done(at, out);
+    }
+
+    fn ended(&mut self, ended: &Ended, out: &mut Vec<Value>) {
+        let n = self.calls.iter().find(|(id, _)| *id == ended.id).map_or(0, |(_, n)| *n);
+        let item = json!({ "type": "function_call_output", "id": self.id("fco", n), "call_id": ended.id,
+            "output": ended.text(), "status": "in_progress" });
+        let at = self.add(item, out);
+        self.done(at, out);
+    }
+}
+
+fn citation(source: &Value) -> Value {
+    match source["url"].as_str() {
+        Some(url) => json!({ "type": "url_citation", "url": url, "title": source["title"], "start_index": 0,
+            "end_index": 0 }),
+        None => {
+            json!({ "type": "file_citation", "file_id": source["id"], "filename": source["title"], "index": 0 })
+        }
+    }
+}

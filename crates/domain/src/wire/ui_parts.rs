@@ -1,0 +1,59 @@
+//! Stored messages as the AI SDK keeps them: `UIMessage`s, for a page that is opened again.
+
+use serde_json::{Value, json};
+
+use super::ui_message::{file_url, source};
+use crate::message::{Message, MessageRole};
+
+/// `id` is what the client calls the message; `base` is where this server is.
+pub fn ui_message(base: &str, conversation: &str, id: &str, message: &Message) -> Value {
+    let blocks: Vec<Value> = serde_json::from_str(&message.content).unwrap_or_default();
+    let mut parts: Vec<Value> = Vec::new();
+    if message.role == MessageRole::Assistant {
+        parts.push(json!({ "type": "step-start" }));
+    }
+    let files: Vec<Value> = serde_json::from_str(&message.file_attachments).unwrap_or_default();
+    parts.extend(files.iter().map(|attached| file(base, conversation, attached)));
+    parts.extend(blocks.iter().filter_map(|block| part(base, conversation, block)));
+    json!({ "id": id, "role": message.role.as_str(), "parts": parts,
+        "metadata": { "createdAt": message.created_at.as_millisecond() } })
+}
+
+fn part(base: &str, conversation: &str, block: &Value) -> Option<Value> {
+    match block["type"].as_str()? {
+        kind @ ("text" | "reasoning") => {
+            Some(json!({ "type": kind, "text": block["text"], "state": "done" }))
+        }
+        "step" | "tool_call" => Some(call(block)),
+        "source" => Some(source(block)),
+        "file" => Some(file(base, conversation, block)),
+        _ => None,
+    }
+}
+
+fn file(base: &str, conversation: &str, file: &Value) -> Value {
+    json!({ "type": "file", "mediaType": file["mimeType"], "filename": file["name"],
+        "url": file_url(base, Some(conversation), file) })
+}
+
+fn call(block: &Value) -> Value {
+    let error = match (block["error"].as_str(), block["status"].as_str()) {
+        (Some(error), _) => Some(error),
+        (None, Some(status @ ("failed" | "interrupted"))) => Some(status),
+        _ => None,
+    };
+    let input = if block["args"].is_null() { json!({}) } else { block["args"].clone() };
+    let mut part = json!({ "type": "dynamic-tool", "toolName": block["name"], "toolCallId": block["id"],
+        "input": input, "providerExecuted": true });
+    match error {
+        Some(error) => {
+            part["state"] = json!("output-error");
+            part["errorText"] = json!(error);
+        }
+        None => {
+            part["state"] = json!("output-available");
+            part["output"] = block["result"].clone();
+        }
+    }
+    part
+}

@@ -1,0 +1,195 @@
+//! Requests of AG-UI clients: `RunAgentInput`.
+
+use domain::message::{Block, Message, MessageRole};
+use domain::run::OnDisconnect;
+use domain::wire::ag_ui_messages;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::open::client_id;
+use super::{Asked, Decided, FilePart, Incoming, Options, Said, Want, member, name};
+use crate::problem::Problem;
+
+pub struct Input {
+    pub thread: String,
+    pub run: Option<String>,
+    pub asked: Asked,
+}
+
+/// `threadId`, which every input has.
+pub fn thread_id(body: &Value) -> Result<String, Problem> {
+    let missing = || Problem::invalid_value("/threadId", "threadId must be a text.");
+    name(body, "", "threadId")?.ok_or_else(missing)
+}
+
+pub fn read(body: &Value) -> Result<Input, Problem> {
+    let thread = thread_id(body)?;
+    let run = name(body, "", "runId")?;
+    // A page that is closed joins again.
+    let options = Options::read(&body["forwardedProps"], "/forwardedProps", OnDisconnect::Continue)?;
+    let messages = match &body["messages"] {
+        Value::Array(messages) => messages.as_slice(),
+        Value::Null => &[],
+        _ => return Err(Problem::invalid_value("/messages", "messages must be a list.")),
+    };
+    let decided: Vec<Decided> =
+        body["resume"].as_array().into_iter().flatten().filter_map(decision).collect();
+    let (before, want) =
+        if decided.is_empty() { said(messages)? } else { (Vec::new(), Want::Decide(decided)) };
+    let conversation = Some(thread.clone());
+    Ok(Input { thread, run, asked: Asked { conversation, before, want, options, ..Asked::default() } })
+}
+
+/// `{ interruptId, status, payload }`; what is resolved is allowed unless the payload says otherwise.
+fn decision(entry: &Value) -> Option<Decided> {
+    let payload = &entry["payload"];
+    let said =
+        ["approve", "approved"].into_iter().find_map(|name| payload[name].as_bool()).or(payload.as_bool());
+    Some(Decided {
+        approval: entry["interruptId"].as_str()?.to_owned(),
+        approve: entry["status"] == "resolved" && said.unwrap_or(true),
+        reason: payload["reason"].as_str().map(|reason| reason.chars().take(1000).collect()),
+    })
+}
+
+fn said(messages: &[Value]) -> Result<(Vec<Said>, Want), Problem> {
+    let last =
+        messages.iter().rposition(|message| message["role"] != "activity" && message["role"] != "reasoning");
+    let Some(last) = last else {
+        return Err(Problem::invalid_value("/messages", "messages must have a user's message."));
+    };
+    if messages[last]["role"] != "user" {
+        // The client asks for another answer to what its user said last.
+        let user = messages.iter().rfind(|message| message["role"] == "user");
+        let message = user.map(|user| name(user, "/messages", "id")).transpose()?.flatten();
+        let none = || Problem::invalid_value("/messages", "messages must have a user's message.");
+        return Ok((Vec::new(), Want::Again { message: Some(message.ok_or_else(none)?), of: None }));
+    }
+    let message = incoming(&messages[last], &format!("/messages/{last}"))?;
+    let mut before: Vec<Said> = Vec::new();
+    for message in &messages[..last] {
+        earlier(message, &mut before);
+    }
+    Ok((before, Want::Answer { message, edit: false }))
+}
+
+fn incoming(message: &Value, at: &str) -> Result<Incoming, Problem> {
+    let mut read = Incoming { name: name(message, at, "id")?, ..Incoming::default() };
+    match &message["content"] {
+        Value::String(text) => read.texts.push(text.clone()),
+        Value::Array(parts) => {
+            for (n, part) in parts.iter().enumerate() {
+                let at = format!("{at}/content/{n}");
+                match part["type"].as_str() {
+                    Some("text") => read.texts.extend(member::<String>(part, &at, "text")?),
+                    Some("image" | "audio" | "video" | "document" | "binary") => {
+                        read.files.push(file(part, &at)?)
+                    }
+                    _ => {
+                        let detail = "The type of a part must be text, image, audio, video or document.";
+                        return Err(Problem::invalid_value(&format!("{at}/type"), detail));
+                    }
+                }
+            }
+        }
+        _ => {
+            let detail = "content must be a text or a list of parts.";
+            return Err(Problem::invalid_value(&format!("{at}/content"), detail));
+        }
+    }
+    if read.texts.iter().all(|text| text.trim().is_empty()) && read.files.is_empty() {
+        return Err(Problem::invalid_value(&format!("{at}/content"), "The message is empty."));
+    }
+    Ok(read)
+}
+
+/// `source` is data, a url or a file; older clients have `data` or `url` in the part itself.
+fn file(part: &Value, at: &str) -> Result<FilePart, Problem> {
+    let source = if part["source"].is_object() { &part["source"] } else { part };
+    let value = ["value", "data", "url"].into_iter().find_map(|name| source[name].as_str());
+    let missing = || Problem::invalid_value(at, "A file part has a source with a value.");
+    let (value, media_type) = (value.ok_or_else(missing)?, source["mimeType"].as_str().unwrap_or(""));
+    let link = value.contains("://") || value.starts_with('/') && value.ends_with("/content");
+    let url = match source["type"].as_str() {
+        Some("file") => format!("/v1/files/{value}/content"),
+        Some("url") => value.to_owned(),
+        _ if link || value.starts_with("data:") => value.to_owned(),
+        _ => format!("data:{media_type};base64,{value}"),
+    };
+    let given = ["filename", "name"].into_iter().find_map(|name| part[name].as_str());
+    Ok(FilePart {
+        name: given.map(str::to_owned),
+        media_type: media_type.to_owned(),
+        url,
+        pointer: format!("{at}/source"),
+    })
+}
+
+fn earlier(message: &Value, before: &mut Vec<Said>) {
+    let text = |value: &Value| match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Array(parts) => {
+            let texts: Vec<&str> = parts.iter().filter_map(|part| part["text"].as_str()).collect();
+            (!texts.is_empty()).then(|| texts.join("\n\n"))
+        }
+        _ => None,
+    };
+    let said = text(&message["content"]).filter(|text| !text.is_empty()).map(|text| Block::Text { text });
+    let role = match message["role"].as_str() {
+        Some("tool") => {
+            let calls = before.iter_mut().rev().flat_map(|said| said.content.iter_mut());
+            let mut calls = calls.filter_map(|block| match block {
+                Block::ToolCall { id, result, error, .. } => Some((id, result, error)),
+                _ => None,
+            });
+            if let Some((_, result, error)) = calls.find(|(id, ..)| message["toolCallId"] == id.as_str()) {
+                *result = serde_json::value::to_raw_value(&message["content"]).ok();
+                *error = message["error"].as_str().map(str::to_owned);
+            }
+            return;
+        }
+        Some("developer" | "system") => MessageRole::System,
+        Some("user") => MessageRole::User,
+        Some("assistant") => MessageRole::Assistant,
+        _ => return,
+    };
+    let calls = message["toolCalls"].as_array().into_iter().flatten().filter_map(|call| {
+        let args = call["function"]["arguments"].as_str().unwrap_or("{}");
+        Some(Block::ToolCall {
+            id: call["id"].as_str()?.to_owned(),
+            name: call["function"]["name"].as_str()?.to_owned(),
+            args: serde_json::from_str::<Box<RawValue>>(args).ok(),
+            result: None,
+            error: None,
+            truncated: false,
+            round: 1,
+        })
+    });
+    let content: Vec<Block> = said.into_iter().chain(calls).collect();
+    before.push(Said { name: message["id"].as_str().map(str::to_owned), role, content });
+}
+
+/// A thread's messages as such a client has them.
+pub fn messages(base: &str, thread: &[Message]) -> Vec<Value> {
+    let mut told = Vec::new();
+    for message in thread {
+        match message.role {
+            MessageRole::Assistant => {
+                let (events, closing) = domain::answer::replay_events(&message.content);
+                let mut log = vec![("turn", json!({ "run": message.id }).to_string())];
+                log.extend(
+                    events
+                        .iter()
+                        .map(|event| (event.name(), serde_json::to_string(event).unwrap_or_default())),
+                );
+                log.push(("result", json!({ "message": closing, "assistant": null }).to_string()));
+                ag_ui_messages(base, log.iter().map(|(kind, data)| (*kind, data.as_str())), &mut told);
+            }
+            role => {
+                let id = client_id(message).unwrap_or_else(|| message.id.to_string());
+                told.push(json!({ "id": id, "role": role.as_str(), "content": message.text }));
+            }
+        }
+    }
+    told
+}

@@ -1,0 +1,165 @@
+//! OpenAI's items, read as messages: what was said, what was called, what a person decided.
+
+use domain::message::{Block, MessageRole};
+use serde_json::Value;
+use serde_json::value::{RawValue, to_raw_value};
+
+use super::{Decided, FilePart, Incoming, Said, member};
+use crate::problem::Problem;
+
+#[derive(Default)]
+pub struct Heard {
+    /// All of it, in order; the items of one answer are one message.
+    pub said: Vec<Said>,
+    pub decided: Vec<Decided>,
+    /// The last message, where it is a user's.
+    pub last: Option<Incoming>,
+}
+
+pub fn read_items(items: &[Value], at: &str) -> Result<Heard, Problem> {
+    let mut heard = Heard::default();
+    for (n, item) in items.iter().enumerate() {
+        let at = format!("{at}/{n}");
+        match item["type"].as_str().unwrap_or("message") {
+            "message" => message(item, &at, &mut heard)?,
+            "function_call" => {
+                let args = item["arguments"].as_str().unwrap_or("{}");
+                let args = serde_json::from_str::<Box<RawValue>>(args).ok();
+                answering(&mut heard).push(Block::ToolCall {
+                    id: text(item, &at, "call_id")?,
+                    name: text(item, &at, "name")?,
+                    args,
+                    result: None,
+                    error: None,
+                    truncated: false,
+                    round: 1,
+                });
+            }
+            "function_call_output" => output(item, &at, &mut heard)?,
+            "reasoning" => {
+                let parts =
+                    ["content", "summary"].into_iter().filter_map(|name| item[name].as_array()).flatten();
+                let thought: Vec<&str> = parts.filter_map(|part| part["text"].as_str()).collect();
+                if !thought.is_empty() {
+                    answering(&mut heard).push(Block::Reasoning { text: thought.join("\n\n") });
+                }
+            }
+            "mcp_approval_response" => heard.decided.push(Decided {
+                approval: text(item, &at, "approval_request_id")?,
+                approve: member(item, &at, "approve")?.unwrap_or(false),
+                reason: member(item, &at, "reason")?,
+            }),
+            kind => {
+                let detail = format!("Items of the type {kind:?} are not taken here.");
+                return Err(Problem::invalid_value(&format!("{at}/type"), detail));
+            }
+        }
+    }
+    Ok(heard)
+}
+
+fn text(item: &Value, at: &str, name: &str) -> Result<String, Problem> {
+    let missing = || Problem::invalid_value(&format!("{at}/{name}"), format!("{name} must be a text."));
+    member::<String>(item, at, name)?.filter(|text| !text.is_empty()).ok_or_else(missing)
+}
+
+/// The answer that the next item belongs to.
+fn answering(heard: &mut Heard) -> &mut Vec<Block> {
+    heard.last = None;
+    if heard.said.last().is_none_or(|said| said.role != MessageRole::Assistant) {
+        heard.said.push(Said { name: None, role: MessageRole::Assistant, content: Vec::new() });
+    }
+    // There is one: it was just made where it was missing.
+    let at = heard.said.len() - 1;
+    &mut heard.said[at].content
+}
+
+fn output(item: &Value, at: &str, heard: &mut Heard) -> Result<(), Problem> {
+    let id = text(item, at, "call_id")?;
+    let given = to_raw_value(&item["output"]).ok();
+    let blocks = heard.said.iter_mut().rev().flat_map(|said| said.content.iter_mut().rev());
+    let calls = blocks.filter_map(|block| match block {
+        Block::ToolCall { id, result, .. } => Some((id, result)),
+        _ => None,
+    });
+    match calls.into_iter().find(|(call, _)| **call == id) {
+        Some((_, result)) => *result = given,
+        None => {
+            let detail = "There is no function_call with this call_id before it.";
+            return Err(Problem::invalid_value(&format!("{at}/call_id"), detail));
+        }
+    }
+    heard.last = None;
+    Ok(())
+}
+
+fn message(item: &Value, at: &str, heard: &mut Heard) -> Result<(), Problem> {
+    let incoming = content(item, at)?;
+    let blocks = incoming.texts.iter().map(|text| Block::Text { text: text.clone() });
+    let role = match item["role"].as_str() {
+        Some("user") => MessageRole::User,
+        Some("assistant") => {
+            answering(heard).extend(blocks);
+            return Ok(());
+        }
+        Some("system" | "developer") => MessageRole::System,
+        _ => {
+            let detail = "role must be user, assistant, system or developer.";
+            return Err(Problem::invalid_value(&format!("{at}/role"), detail));
+        }
+    };
+    heard.said.push(Said { name: None, role, content: blocks.collect() });
+    heard.last = (role == MessageRole::User).then_some(incoming);
+    Ok(())
+}
+
+fn content(item: &Value, at: &str) -> Result<Incoming, Problem> {
+    let mut read = Incoming::default();
+    match &item["content"] {
+        Value::String(text) => read.texts.push(text.clone()),
+        Value::Array(parts) => {
+            for (n, part) in parts.iter().enumerate() {
+                let at = format!("{at}/content/{n}");
+                match part["type"].as_str() {
+                    Some("input_text" | "output_text" | "text") => read.texts.push(text(part, &at, "text")?),
+                    Some("refusal") => read.texts.push(text(part, &at, "refusal")?),
+                    Some("input_image" | "input_file") => read.files.push(file(part, &at)?),
+                    _ => {
+                        let detail =
+                            "The type of a part must be input_text, output_text, input_image or input_file.";
+                        return Err(Problem::invalid_value(&format!("{at}/type"), detail));
+                    }
+                }
+            }
+        }
+        _ => {
+            return Err(Problem::invalid_value(
+                &format!("{at}/content"),
+                "content must be a text or a list of parts.",
+            ));
+        }
+    }
+    if read.texts.iter().all(|text| text.trim().is_empty()) && read.files.is_empty() {
+        return Err(Problem::invalid_value(&format!("{at}/content"), "The message is empty."));
+    }
+    Ok(read)
+}
+
+fn file(part: &Value, at: &str) -> Result<FilePart, Problem> {
+    let url = ["image_url", "file_data", "file_url"]
+        .into_iter()
+        .find_map(|name| Some((name, part[name].as_str()?)));
+    let (member_name, url) = match (url, part["file_id"].as_str()) {
+        (Some((name, url)), _) => (name, url.to_owned()),
+        (None, Some(id)) => ("file_id", format!("/v1/files/{id}/content")),
+        (None, None) => {
+            return Err(Problem::invalid_value(at, "A file part has file_data, file_url or file_id."));
+        }
+    };
+    Ok(FilePart {
+        name: part["filename"].as_str().map(str::to_owned),
+        media_type: String::new(),
+        url,
+        pointer: format!("{at}/{member_name}"),
+    })
+}

@@ -1,0 +1,401 @@
+//! From what a client asked for to a run: finds or makes the conversation, brings files and earlier messages in, and
+//! starts the turn.
+
+use axum::http::StatusCode;
+use domain::approval::Decision;
+use domain::conversation::{ConversationPatch, NewConversation};
+use domain::message::{Block, Message, MessageRole, NewMessage, Window, plain_text};
+use domain::run::{Brought, Run, StartTurn, TurnMessage, named_id};
+use domain::scope::Scope;
+use serde::Deserialize;
+use store::turns::Idempotency;
+use store::{StoreError, Thread};
+use turn::TurnError;
+use uuid::Uuid;
+
+use super::{Asked, Decided, Incoming, Options, Said, Want, files};
+use crate::jsonapi::error::Source;
+use crate::problem::Problem;
+use crate::routes::turns::check_names;
+use crate::state::AppState;
+
+/// How much of a thread is read at first: what a client names is nearly always near its end.
+const NEAR: usize = 64;
+/// How many runs of a conversation are looked at to find those that are not over.
+const RUNS: usize = 100;
+
+pub enum Opened {
+    /// A new run, which the caller may follow as its own.
+    Started(Run),
+    /// A run that was there before.
+    Found(Run),
+    /// The run under way, on which people have just decided.
+    Decided(Run),
+}
+
+/// The id of the conversation that a client calls so.
+pub fn conversation_id(scope: &Scope, name: &str) -> Uuid {
+    named_id(scope.workspace, name)
+}
+
+/// A conversation's thread, or none where there is none for this caller.
+pub async fn thread(
+    app: &AppState,
+    scope: &Scope,
+    id: Uuid,
+    window: Window,
+) -> Result<Option<Thread>, Problem> {
+    match app.store.get_thread(scope, id, Some(window).into()).await {
+        Ok(thread) => Ok(Some(thread)),
+        Err(StoreError::NotFound) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The run that holds a conversation: the one under way, or the first that waits.
+pub async fn active_run(app: &AppState, scope: &Scope, conversation: Uuid) -> Result<Option<Run>, Problem> {
+    let runs = match app.store.list_runs(scope, conversation, None, RUNS).await {
+        Err(StoreError::NotFound) => return Ok(None),
+        runs => runs?,
+    };
+    let (mut first, mut under_way) = (None, None);
+    for run in runs.into_iter().filter(|run| !run.status.is_settled()) {
+        match run.started_at {
+            Some(_) => under_way = Some(run),
+            None => first = Some(run),
+        }
+    }
+    Ok(under_way.or(first))
+}
+
+pub async fn open(
+    app: &AppState,
+    scope: &Scope,
+    asked: Asked,
+    idempotency: Option<Idempotency>,
+) -> Result<Opened, Problem> {
+    let Asked { conversation, before, want, replace, options, instructions, echo } = asked;
+    let id = conversation.as_deref().map(|name| conversation_id(scope, name));
+    let found = match id {
+        Some(id) => thread(app, scope, id, Window::Newest { limit: NEAR }).await?,
+        None => None,
+    };
+    let opening = Opening { app, scope, id, replace, options, instructions, echo, idempotency };
+    match (want, found) {
+        (Want::Nothing, _) => Err(Problem::invalid_value("/messages", "There is no message to answer.")),
+        (Want::Decide(decisions), Some(found)) => opening.decide(found.conversation.id, decisions).await,
+        (Want::Decide(_), None) => Err(Problem::not_found()),
+        (Want::Answer { message, edit }, Some(found)) => opening.answer(found, message, edit).await,
+        (Want::Again { message, of }, Some(found)) => opening.again(found, message, of).await,
+        (Want::Answer { message, .. } | Want::Again { of: Some(message), .. }, None) => {
+            opening.first(before, message).await
+        }
+        (Want::Again { of: None, .. }, None) => Err(Problem::not_found()),
+    }
+}
+
+struct Opening<'a> {
+    app: &'a AppState,
+    scope: &'a Scope,
+    id: Option<Uuid>,
+    replace: Option<Uuid>,
+    options: Options,
+    instructions: Option<String>,
+    echo: Option<serde_json::Value>,
+    idempotency: Option<Idempotency>,
+}
+
+impl Opening<'_> {
+    /// A message for a conversation that is there.
+    async fn answer(self, found: Thread, message: Incoming, edit: bool) -> Result<Opened, Problem> {
+        let conversation = found.conversation.id;
+        let known = match &message.name {
+            Some(name) if edit => Some(self.named(found, name).await?.0),
+            Some(name) => find(&found.messages, self.scope, name).map(|at| found.messages[at].clone()),
+            None => None,
+        };
+        let text = plain_text(&blocks(&message));
+        match known {
+            // It has been heard already: the client tries again, or its user goes on elsewhere.
+            Some(known) if !edit && known.text == text => match self.run_of(conversation, known.id).await? {
+                Some(run) => Ok(Opened::Found(run)),
+                None => self.start(Some(conversation), Some(known.id), None).await,
+            },
+            Some(known) => self.start(Some(conversation), Some(known.id), Some(message)).await,
+            None => {
+                let replace = self.replace;
+                self.start(Some(conversation), replace, Some(message)).await
+            }
+        }
+    }
+
+    async fn again(
+        self,
+        found: Thread,
+        named: Option<String>,
+        of: Option<Incoming>,
+    ) -> Result<Opened, Problem> {
+        let conversation = found.conversation.id;
+        let name = named.or(of.and_then(|message| message.name));
+        let (message, before) = match name {
+            Some(name) => {
+                let (message, before) = self.named(found, &name).await?;
+                (Some(message), before)
+            }
+            None => (None, found.messages),
+        };
+        let user = |message: &Message| message.role == MessageRole::User;
+        let question = message.filter(user).or_else(|| before.into_iter().rfind(user));
+        let none = || Problem::invalid_value("/messageId", "There is no message of a user to answer again.");
+        self.start(Some(conversation), Some(question.ok_or_else(none)?.id), None).await
+    }
+
+    /// The message of that name, and those before it.
+    async fn named(&self, found: Thread, name: &str) -> Result<(Message, Vec<Message>), Problem> {
+        let missing = || {
+            let detail = "There is no message of that id in the conversation's current branch.";
+            Problem::invalid_value("/messageId", detail)
+        };
+        let (id, has_before, mut messages) = (found.conversation.id, found.has_before, found.messages);
+        let mut at = find(&messages, self.scope, name);
+        if at.is_none() && has_before {
+            messages = thread(self.app, self.scope, id, Window::All).await?.ok_or_else(missing)?.messages;
+            at = find(&messages, self.scope, name);
+        }
+        let at = at.ok_or_else(missing)?;
+        messages.truncate(at + 1);
+        let message = messages.pop().ok_or_else(missing)?;
+        Ok((message, messages))
+    }
+
+    async fn run_of(&self, conversation: Uuid, message: Uuid) -> Result<Option<Run>, Problem> {
+        let runs = self.app.store.list_runs(self.scope, conversation, None, RUNS).await?;
+        Ok(runs.into_iter().find(|run| run.message == Some(message)))
+    }
+
+    /// A message for a conversation that is not there yet.
+    async fn first(mut self, before: Vec<Said>, message: Incoming) -> Result<Opened, Problem> {
+        self.check(&message)?;
+        if before.is_empty() && message.files.is_empty() {
+            let turn = self.turn(None, None, Some(&message), None);
+            check_names(&turn)?;
+            let mut again = StartTurn { conversation: self.id, ..turn.clone() };
+            again.brought.conversation = None;
+            return match self.begin(turn).await {
+                // Another request has made it meanwhile; one that is deleted or not for this caller is not found.
+                Err(TurnError::Store(StoreError::Taken("id"))) if self.id.is_some() => {
+                    Ok(self.begin(again).await?)
+                }
+                opened => Ok(opened?),
+            };
+        }
+        let id = self.id.unwrap_or_else(|| self.app.clock.new_id());
+        let options = &self.options;
+        let patch = ConversationPatch {
+            mode: options.mode.map(Some),
+            page_path: options.page_path.clone().map(Some),
+            model: options.model.clone().map(Some),
+            agent_id: options.agent.clone().map(Some),
+            ..ConversationPatch::default()
+        };
+        let new = NewConversation { id: Some(id), source: options.source, patch };
+        let (app, scope) = (self.app, self.scope);
+        match app.store.create_conversation(scope, &new, id, &app.write()).await {
+            Err(StoreError::Taken(_)) => return Err(Problem::not_found()),
+            made => made?,
+        };
+        let opened = async {
+            if !before.is_empty() {
+                let messages = earlier(app, scope, before);
+                app.store.append_messages(scope, id, &messages, app.clock.now()).await?;
+            }
+            self.start(Some(id), None, Some(message)).await
+        };
+        let opened = opened.await;
+        if opened.is_err() {
+            // Nothing is left of a request that was refused.
+            let _ = app.store.delete_conversation(scope, id, None, app.clock.now()).await;
+        }
+        opened
+    }
+
+    /// What can be refused before anything is written.
+    fn check(&self, message: &Incoming) -> Result<(), Problem> {
+        let most = self.app.limits.max_files_per_message;
+        if message.files.len() as u64 > most {
+            let detail = format!("The message has more than the {most} files that it may have.");
+            return Err(Problem::invalid_value("/messages", detail).with("limit", most));
+        }
+        if blocks(message).is_empty() {
+            return Err(Problem::invalid_value("/messages", "The message is empty."));
+        }
+        for part in &message.files {
+            files::find(self.app, part)?;
+        }
+        Ok(())
+    }
+
+    async fn begin(&self, turn: StartTurn) -> Result<Opened, TurnError> {
+        let started = self.app.turns.start(self.scope, turn, self.idempotency.clone()).await?;
+        Ok(if started.repeated { Opened::Found(started.run) } else { Opened::Started(started.run) })
+    }
+
+    async fn start(
+        mut self,
+        conversation: Option<Uuid>,
+        replace: Option<Uuid>,
+        message: Option<Incoming>,
+    ) -> Result<Opened, Problem> {
+        let mut attachments = None;
+        if let Some(message) = &message {
+            self.check(message)?;
+            if let (false, Some(conversation)) = (message.files.is_empty(), conversation) {
+                attachments = Some(files::put(self.app, self.scope, conversation, &message.files).await?);
+            }
+        }
+        let turn = self.turn(conversation, replace, message.as_ref(), attachments);
+        check_names(&turn)?;
+        Ok(self.begin(turn).await?)
+    }
+
+    fn turn(
+        &mut self,
+        conversation: Option<Uuid>,
+        replace: Option<Uuid>,
+        message: Option<&Incoming>,
+        attachments: Option<Vec<Uuid>>,
+    ) -> StartTurn {
+        let options = std::mem::take(&mut self.options);
+        let name = message.and_then(|message| message.name.as_deref());
+        let is_id = name.is_some_and(|name| Uuid::try_parse(name).is_ok());
+        // An edit has the name of the message that it replaces, whose id it cannot have.
+        let edited = replace.is_some();
+        let brought = Brought {
+            conversation: if conversation.is_none() { self.id } else { None },
+            message: name.filter(|_| !edited).map(|name| named_id(self.scope.workspace, name)),
+            message_name: name.filter(|_| edited || !is_id).map(str::to_owned),
+            instructions: self.instructions.take(),
+            echo: self.echo.take(),
+        };
+        let said = message.map(|message| {
+            let blocks = blocks(message);
+            let content = serde_json::to_string(&blocks).unwrap_or_default();
+            TurnMessage { content, text: plain_text(&blocks) }
+        });
+        StartTurn {
+            conversation,
+            replace,
+            message: said,
+            attachments,
+            agent: options.agent,
+            model: options.model,
+            workflow: options.workflow,
+            mode: options.mode,
+            source: options.source,
+            page_path: options.page_path,
+            on_busy: options.on_busy,
+            on_disconnect: options.on_disconnect,
+            brought,
+        }
+    }
+
+    async fn decide(self, conversation: Uuid, decisions: Vec<Decided>) -> Result<Opened, Problem> {
+        let (app, scope) = (self.app, self.scope);
+        let over = || {
+            Problem::new(
+                StatusCode::CONFLICT,
+                "run_ended",
+                "Conflict",
+                "Nothing of this conversation waits for a decision any more.",
+            )
+        };
+        let run = active_run(app, scope, conversation).await?.ok_or_else(over)?;
+        let thread = app.store.get_thread(scope, conversation, None.into()).await?.conversation;
+        if !scope.owns(&thread.owner) {
+            return Err(Problem::forbidden("Only the conversation's owner and admins decide on its calls."));
+        }
+        let asked = app.store.list_approvals(scope.workspace, run.id).await?;
+        for Decided { approval, approve, reason } in decisions {
+            // A client sends all that it ever decided; what is of another run is over.
+            let Some(one) = asked.iter().find(|one| one.id.to_string() == approval) else { continue };
+            let decision = Decision { approve, reason, by: scope.user.clone(), at: app.clock.now() };
+            app.store.decide_approval(scope, run.id, one.id, &decision).await?;
+        }
+        Ok(Opened::Decided(run))
+    }
+}
+
+/// The refusal of OpenAI's API for a conversation with a run under way.
+pub fn locked() -> Problem {
+    Problem::new(
+        StatusCode::BAD_REQUEST,
+        "conversation_locked",
+        "The conversation is busy",
+        "Another response of this conversation is under way; wait for it, or cancel it.",
+    )
+    .at(Source::pointer("/conversation"))
+}
+
+pub fn busy_is_locked(problem: Problem) -> Problem {
+    if problem.code != "conversation_busy" {
+        return problem;
+    }
+    Problem { extra: problem.extra, ..locked() }
+}
+
+/// Puts the files of a message that is only kept, not answered, into the bag.
+pub async fn put_files(
+    app: &AppState,
+    scope: &Scope,
+    conversation: Uuid,
+    message: Option<&Incoming>,
+) -> Result<(), Problem> {
+    match message {
+        Some(message) if !message.files.is_empty() => {
+            files::put(app, scope, conversation, &message.files).await.map(|_| ())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The message's text; of one without any, the names of its files.
+fn blocks(message: &Incoming) -> Vec<Block> {
+    let texts = message.texts.iter().filter(|text| !text.trim().is_empty());
+    let mut blocks: Vec<Block> = texts.map(|text| Block::Text { text: text.clone() }).collect();
+    if blocks.is_empty() && !message.files.is_empty() {
+        let names = message.files.iter().map(|file| file.name.as_deref().unwrap_or("a file"));
+        blocks.push(Block::Text { text: names.collect::<Vec<_>>().join(", ") });
+    }
+    blocks
+}
+
+/// The place of the newest message that the client calls so.
+pub fn find(messages: &[Message], scope: &Scope, name: &str) -> Option<usize> {
+    let id = named_id(scope.workspace, name);
+    messages.iter().rposition(|message| message.id == id || client_id(message).as_deref() == Some(name))
+}
+
+/// What the client that sent a message calls it.
+pub fn client_id(message: &Message) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Metadata {
+        client_id: Option<String>,
+    }
+    serde_json::from_str::<Metadata>(&message.metadata).ok()?.client_id
+}
+
+/// Messages from before this server heard of the conversation.
+pub fn earlier(app: &AppState, scope: &Scope, said: Vec<Said>) -> Vec<NewMessage> {
+    let (now, mut taken) = (app.clock.now(), std::collections::HashSet::new());
+    let messages = said.into_iter().filter(|said| !said.content.is_empty()).map(|said| {
+        let name = said.name.filter(|name| taken.insert(name.clone()));
+        let id = name.as_deref().map_or_else(|| app.clock.new_id(), |name| named_id(scope.workspace, name));
+        let is_id = name.as_deref().is_some_and(|name| Uuid::try_parse(name).is_ok());
+        let metadata = match name {
+            Some(name) if !is_id => serde_json::json!({ "client_id": name }).to_string(),
+            _ => "{}".into(),
+        };
+        NewMessage { content: said.content, metadata, ..NewMessage::text(id, said.role, "", now) }
+    });
+    messages.collect()
+}

@@ -1,0 +1,214 @@
+//! Requests of OpenAI's Responses, and the object that answers them.
+
+use domain::conversation::Mode;
+use domain::message::{Message, MessageRole};
+use domain::run::{OnBusy, OnDisconnect, Run};
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
+
+use super::items::{Heard, read_items};
+use super::{Asked, Incoming, Options, Want, member, name};
+use crate::problem::Problem;
+
+/// What the object repeats of its request, with what each is where the request says nothing.
+const REPEATED: [(&str, &str); 14] = [
+    ("instructions", "null"),
+    ("max_output_tokens", "null"),
+    ("max_tool_calls", "null"),
+    ("parallel_tool_calls", "true"),
+    ("prompt_cache_key", "null"),
+    ("reasoning", r#"{"effort":null,"summary":null}"#),
+    ("safety_identifier", "null"),
+    ("service_tier", r#""default""#),
+    ("store", "true"),
+    ("temperature", "1.0"),
+    ("text", r#"{"format":{"type":"text"}}"#),
+    ("tool_choice", r#""auto""#),
+    ("top_p", "1.0"),
+    ("truncation", r#""disabled""#),
+];
+
+pub struct Create {
+    pub asked: Asked,
+    pub stream: bool,
+    pub background: bool,
+    pub store: bool,
+    pub previous: Option<String>,
+}
+
+pub fn read(body: &Value) -> Result<Create, Problem> {
+    if body["tools"].as_array().is_some_and(|tools| !tools.is_empty()) {
+        let detail = "Tools run on the server here: give them to an agent, and name the agent as the model.";
+        return Err(Problem::invalid_value("/tools", detail));
+    }
+    let flag = |name: &str, default: bool| Ok::<_, Problem>(member(body, "", name)?.unwrap_or(default));
+    let (stream, background, store) =
+        (flag("stream", false)?, flag("background", false)?, flag("store", true)?);
+    let previous = name(body, "", "previous_response_id")?;
+    let conversation = match &body["conversation"] {
+        Value::Object(_) => name(&body["conversation"], "/conversation", "id")?,
+        _ => name(body, "", "conversation")?,
+    };
+    if previous.is_some() && conversation.is_some() {
+        let detail = "previous_response_id and conversation cannot both be given.";
+        return Err(Problem::invalid_value("/previous_response_id", detail));
+    }
+    if background && !store {
+        return Err(Problem::invalid_value("/background", "background needs a response that is stored."));
+    }
+    if !store && (previous.is_some() || conversation.is_some()) {
+        let detail = "What is said in a conversation is stored: store cannot be false here.";
+        return Err(Problem::invalid_value("/store", detail));
+    }
+    let (before, want) = input(body)?;
+    let options = options(body, background, conversation.is_none() && previous.is_none())?;
+    let mut echo = Map::new();
+    for (name, _) in REPEATED {
+        if let Some(value) = body.get(name).filter(|value| !value.is_null()) {
+            echo.insert(name.into(), value.clone());
+        }
+    }
+    echo.insert("metadata".into(), json!(metadata(body)?));
+    echo.insert("background".into(), json!(background));
+    for name in ["model", "previous_response_id"] {
+        echo.insert(name.into(), body[name].clone());
+    }
+    let echo = Some(json!({ "response": echo }));
+    let instructions = member(body, "", "instructions")?;
+    let asked = Asked { conversation, before, want, options, echo, instructions, ..Asked::default() };
+    Ok(Create { asked, stream, background, store, previous })
+}
+
+fn input(body: &Value) -> Result<(Vec<super::Said>, Want), Problem> {
+    let empty = || {
+        Problem::invalid_value(
+            "/input",
+            "input is empty: send a text, or items that end with a user's message.",
+        )
+    };
+    let heard = match &body["input"] {
+        Value::String(text) if text.trim().is_empty() => return Err(empty()),
+        Value::String(text) => {
+            let message = Incoming { texts: vec![text.clone()], ..Incoming::default() };
+            return Ok((Vec::new(), Want::Answer { message, edit: false }));
+        }
+        Value::Array(items) => read_items(items, "/input")?,
+        Value::Null => return Err(empty()),
+        _ => return Err(Problem::invalid_value("/input", "input must be a text or a list of items.")),
+    };
+    let Heard { mut said, decided, last } = heard;
+    if !decided.is_empty() {
+        return Ok((Vec::new(), Want::Decide(decided)));
+    }
+    let message = last.ok_or_else(|| {
+        Problem::invalid_value("/input", "The last item of input must be a user's message.")
+    })?;
+    // The last one is the turn itself.
+    said.pop();
+    Ok((said, Want::Answer { message, edit: false }))
+}
+
+/// `model` is a model's name, or `agent`, `task_flow` or the id of an agent: those have what they use themselves.
+fn options(body: &Value, background: bool, first: bool) -> Result<Options, Problem> {
+    let model: Option<String> = name(body, "", "model")?;
+    let on_disconnect = if background { OnDisconnect::Continue } else { OnDisconnect::Cancel };
+    let mut options = Options { on_busy: OnBusy::Reject, on_disconnect, ..Options::default() };
+    match model {
+        None => options.mode = first.then_some(Mode::Ask),
+        Some(model) if model == "agent" || model == "task_flow" => options.mode = Mode::parse(&model),
+        Some(model) if Uuid::try_parse(&model).is_ok() => {
+            (options.agent, options.mode) = (Some(model), first.then_some(Mode::Ask));
+        }
+        Some(model) => (options.model, options.mode) = (Some(model), Some(Mode::Ask)),
+    }
+    Ok(options)
+}
+
+/// Up to 16 pairs, keys of up to 64 and values of up to 512 characters.
+pub fn metadata(body: &Value) -> Result<Map<String, Value>, Problem> {
+    let pairs = match &body["metadata"] {
+        Value::Null => return Ok(Map::new()),
+        Value::Object(pairs) => pairs,
+        _ => return Err(Problem::invalid_value("/metadata", "metadata must be an object.")),
+    };
+    if pairs.len() > 16 {
+        return Err(Problem::invalid_value("/metadata", "metadata has more than 16 pairs."));
+    }
+    for (key, value) in pairs {
+        let fits =
+            key.chars().count() <= 64 && value.as_str().is_some_and(|value| value.chars().count() <= 512);
+        if !fits {
+            let detail = "The keys of metadata have up to 64 characters, its values are texts of up to 512.";
+            return Err(Problem::invalid_value("/metadata", detail));
+        }
+    }
+    Ok(pairs.clone())
+}
+
+pub fn response_id(run: Uuid) -> String {
+    format!("resp_{}", run.simple())
+}
+
+pub fn conversation_name(conversation: Uuid) -> String {
+    format!("conv_{}", conversation.simple())
+}
+
+/// The id behind a name of ours, with its prefix or without.
+pub fn own_id(name: &str, prefix: &str) -> Result<Uuid, Problem> {
+    let text = name.strip_prefix(prefix).and_then(|rest| rest.strip_prefix('_')).unwrap_or(name);
+    Uuid::try_parse(text).map_err(|_| Problem::not_found())
+}
+
+/// The object before anything has happened.
+pub fn base(run: &Run, echo: Option<&Value>, model: Option<&str>) -> Value {
+    let mut response = json!({ "id": response_id(run.id), "object": "response",
+        "created_at": run.created_at.as_second(), "incomplete_details": null, "tools": [], "metadata": {},
+        "previous_response_id": null, "background": false, "model": null,
+        "conversation": run.conversation.map(|id| json!({ "id": conversation_name(id) })) });
+    for (name, value) in REPEATED {
+        response[name] = serde_json::from_str(value).unwrap_or_default();
+    }
+    for (name, value) in echo.and_then(|echo| echo["response"].as_object()).into_iter().flatten() {
+        response[name.as_str()] = value.clone();
+    }
+    if response["model"].is_null() {
+        response["model"] = json!(model.unwrap_or("threadkeep"));
+    }
+    response
+}
+
+/// Blocks of an assistant's message as its items.
+pub fn output_items(message: &Message) -> Vec<Value> {
+    let mut voice = domain::wire::Responses::new(json!({}));
+    let mut out = Vec::new();
+    let mut push = |kind: &str, data: &str| voice.push(1, 0, kind, data, i64::MAX, &mut out);
+    push("turn", &json!({ "run": message.id }).to_string());
+    let (events, closing) = domain::answer::replay_events(&message.content);
+    for event in &events {
+        push(event.name(), &serde_json::to_string(event).unwrap_or_default());
+    }
+    push("result", &json!({ "message": closing, "assistant": null }).to_string());
+    push("done", &json!({ "status": "succeeded" }).to_string());
+    voice.whole()["output"].as_array().cloned().unwrap_or_default()
+}
+
+/// A message as the items of a conversation.
+pub fn items_of(message: &Message) -> Vec<Value> {
+    if message.role == MessageRole::Assistant {
+        return output_items(message);
+    }
+    let blocks: Vec<Value> = serde_json::from_str(&message.content).unwrap_or_default();
+    let texts = blocks.iter().filter(|block| block["type"] == "text");
+    let mut content: Vec<Value> =
+        texts.map(|block| json!({ "type": "input_text", "text": block["text"] })).collect();
+    let files: Vec<Value> = serde_json::from_str(&message.file_attachments).unwrap_or_default();
+    content.extend(
+        files
+            .iter()
+            .map(|file| json!({ "type": "input_file", "file_id": file["fileId"], "filename": file["name"] })),
+    );
+    vec![
+        json!({ "type": "message", "id": format!("msg_{}", message.id.simple()), "role": message.role.as_str(),
+        "status": "completed", "content": content }),
+    ]
+}

@@ -1,0 +1,174 @@
+//! For `useChat` of the Vercel AI SDK: `/v1/ai/chat`, and a chat's stream and stop.
+
+use axum::extract::{FromRequest, Path, RawQuery, Request, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use domain::message::Window;
+use domain::run::Run;
+use domain::wire::{Renderer, Wire, ui_message};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use turn::Stream;
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use super::runs::after;
+use super::turns::idempotency;
+use crate::dialect::open::{Opened, active_run, client_id, conversation_id, open};
+use crate::dialect::{ai, log, member};
+use crate::extract::body::{Body, check_json, parse};
+use crate::extract::{Caller, Named, Paging};
+use crate::problem::Problem;
+use crate::state::AppState;
+use crate::stream::{Telling, respond_as};
+
+/// Answers a chat's last message, as a UI message stream.
+#[utoipa::path(post, path = "/v1/ai/chat", operation_id = "ai_chat", tag = "clients",
+    request_body(content = Object, description = "`{ id, messages, trigger, messageId }` or `{ id, message }` as the AI SDK sends it, with what else `POST /v1/turns` takes: `mode`, `model`, `agent`, `on_busy`, `workspace`, …"),
+    params(("workspace" = Option<Uuid>, Query), ("Idempotency-Key" = Option<String>, Header)),
+    responses((status = 200, description = "The UI message stream", content_type = "text/event-stream", body = String),
+        (status = 400), (status = 404), (status = 409, description = "Busy"), (status = 422), (status = 429)))]
+pub async fn chat(
+    State(app): State<AppState>,
+    caller: Caller,
+    named: Named,
+    _: Paging,
+    request: Request,
+) -> Result<Response, Problem> {
+    let headers = request.headers().clone();
+    check_json(&headers)?;
+    let Body(bytes) = Body::from_request(request, &app).await?;
+    let body: Value = parse(&bytes)?;
+    let named = named.and(member(&body, "", "workspace")?)?;
+    let asked = ai::read(&body)?;
+    let scope = caller.scope(named).await?;
+    // Before anything is written.
+    let stream = app.turns.open_stream(&scope)?;
+    match open(&app, &scope, asked, idempotency(&headers, &bytes)?).await? {
+        Opened::Started(run) => {
+            let follower = app.turns.follow_started(stream, run.id);
+            let renderer = Renderer::after(Wire::UiMessage, 0).at(&app.public_url);
+            let telling = Telling { pauses: true, ..Telling::plain(renderer) };
+            Ok(respond_as(follower, telling, caller, named, &run))
+        }
+        Opened::Found(run) => whole(&app, stream, caller, named, &run, 0).await,
+        Opened::Decided(run) => {
+            let events = log::so_far(&app, &scope, run.id).await?;
+            let asked =
+                events.iter().rev().find(|event| event.kind == "approval").map_or(0, |event| event.seq);
+            let mut renderer = Renderer::after(Wire::UiMessage, asked).at(&app.public_url);
+            let mut opening = Vec::new();
+            for event in events.iter().filter(|event| event.seq <= asked) {
+                renderer.push(event.seq, event.ts, event.kind, &event.data, &mut opening);
+            }
+            renderer.begin_again(&mut opening);
+            let follower = app.turns.follow(stream, run.id, asked).await?;
+            Ok(respond_as(
+                follower,
+                Telling { renderer, opening, forget: None, pauses: true },
+                caller,
+                named,
+                &run,
+            ))
+        }
+    }
+}
+
+/// A run from its first chunk on, or from after an event.
+async fn whole(
+    app: &AppState,
+    stream: Stream,
+    caller: Caller,
+    named: Named,
+    run: &Run,
+    after: i64,
+) -> Result<Response, Problem> {
+    let mut follower = app.turns.follow(stream, run.id, after).await?;
+    let renderer = Renderer::after(Wire::UiMessage, follower.rewind()).at(&app.public_url);
+    let telling = Telling { pauses: true, ..Telling::plain(renderer) };
+    Ok(respond_as(follower, telling, caller, named, run))
+}
+
+/// What has been said in a chat, as the AI SDK keeps it: for a page that is opened again.
+#[utoipa::path(get, path = "/v1/ai/chat/{id}", operation_id = "get_ai_chat", tag = "clients",
+    params(("id" = String, Path), ("workspace" = Option<Uuid>, Query)),
+    responses((status = 200, description = "`{ id, messages: UIMessage[] }`", body = Object), (status = 404)))]
+pub async fn show(
+    State(app): State<AppState>,
+    caller: Caller,
+    named: Named,
+    Path(id): Path<String>,
+    _: Paging,
+) -> Result<Response, Problem> {
+    let scope = caller.scope(named).await?;
+    let conversation = conversation_id(&scope, &id);
+    let thread = app.store.get_thread(&scope, conversation, Some(Window::All).into()).await?;
+    let (base, chat) = (&app.public_url, conversation.to_string());
+    let messages = thread.messages.iter().map(|message| {
+        let name = client_id(message).unwrap_or_else(|| message.id.to_string());
+        ui_message(base, &chat, &name, message)
+    });
+    Ok(axum::Json(json!({ "id": id, "messages": messages.collect::<Vec<_>>() })).into_response())
+}
+
+/// The chat's run under way, from its first chunk on.
+#[utoipa::path(get, path = "/v1/ai/chat/{id}/stream", operation_id = "ai_chat_stream", tag = "clients",
+    params(("id" = String, Path), ("workspace" = Option<Uuid>, Query), ("Last-Event-ID" = Option<i64>, Header)),
+    responses((status = 200, description = "The UI message stream", content_type = "text/event-stream", body = String),
+        (status = 204, description = "Nothing is under way")))]
+pub async fn stream(
+    State(app): State<AppState>,
+    caller: Caller,
+    named: Named,
+    Path(id): Path<String>,
+    RawQuery(query): RawQuery,
+    _: Paging,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let scope = caller.scope(named).await?;
+    let after = after(query.as_deref(), &headers)?;
+    match active_run(&app, &scope, conversation_id(&scope, &id)).await? {
+        None => Ok(StatusCode::NO_CONTENT.into_response()),
+        Some(run) => whole(&app, app.turns.open_stream(&scope)?, caller, named, &run, after).await,
+    }
+}
+
+#[derive(Debug, Default, Deserialize, ToSchema)]
+pub struct StopChat {
+    /// The run that is meant: another one goes on.
+    #[serde(rename = "activeStreamId")]
+    active_stream_id: Option<String>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub struct StoppedChat {
+    /// The run that was stopped; null where none was under way, or another one.
+    run: Option<Uuid>,
+}
+
+/// Stops the chat's run under way.
+#[utoipa::path(post, path = "/v1/ai/chat/{id}/stop", operation_id = "stop_ai_chat", tag = "clients",
+    request_body(content = StopChat, description = "May be left out"),
+    params(("id" = String, Path), ("workspace" = Option<Uuid>, Query)),
+    responses((status = 200, body = StoppedChat), (status = 404)))]
+pub async fn stop(
+    State(app): State<AppState>,
+    caller: Caller,
+    named: Named,
+    Path(id): Path<String>,
+    _: Paging,
+    request: Request,
+) -> Result<Response, Problem> {
+    let Body(bytes) = Body::from_request(request, &app).await?;
+    let body: StopChat = if bytes.is_empty() { StopChat::default() } else { parse(&bytes)? };
+    let scope = caller.scope(named).await?;
+    let conversation = conversation_id(&scope, &id);
+    app.store.get_thread(&scope, conversation, None.into()).await?;
+    let active = active_run(&app, &scope, conversation).await?;
+    let meant = |run: &Run| body.active_stream_id.as_ref().is_none_or(|id| *id == run.id.to_string());
+    let run = match active.filter(meant) {
+        Some(run) => Some(app.turns.cancel(&scope, run.id).await?.id),
+        None => None,
+    };
+    Ok(axum::Json(StoppedChat { run }).into_response())
+}

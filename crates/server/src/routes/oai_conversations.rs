@@ -1,0 +1,258 @@
+//! OpenAI's Conversations: `/v1/conversations`, their items, and a list of them, which is ours.
+
+use axum::extract::{Path, RawQuery, State};
+use axum::response::{IntoResponse, Response};
+use domain::conversation::{
+    Conversation, ConversationFilter, ConversationPatch, ConversationQuery, Mode, NewConversation, Position,
+    Seek, Sort, SortKey,
+};
+use domain::message::Window;
+use domain::scope::Scope;
+use serde_json::{Value, json};
+use store::StoreError;
+use uuid::Uuid;
+
+use crate::dialect::items::{Heard, read_items};
+use crate::dialect::open::{active_run, earlier, locked, put_files};
+use crate::dialect::responses::{conversation_name, items_of, metadata, own_id};
+use crate::dialect::{ListQuery, member, openai_list};
+use crate::extract::{Caller, JsonBody, Named};
+use crate::problem::Problem;
+use crate::state::AppState;
+
+/// As many as OpenAI takes at once.
+const MAX_ITEMS: usize = 20;
+
+fn shape(conversation: &Conversation, metadata: Option<&str>) -> Value {
+    let metadata: Value = metadata.and_then(|text| serde_json::from_str(text).ok()).unwrap_or(json!({}));
+    json!({ "id": conversation_name(conversation.id), "object": "conversation",
+        "created_at": conversation.created_at.as_second(), "metadata": metadata })
+}
+
+async fn shown(app: &AppState, scope: &Scope, id: Uuid) -> Result<Value, Problem> {
+    let thread = app.store.get_thread(scope, id, None.into()).await?;
+    let metadata = app.store.list_metadata(scope, &[id]).await?;
+    Ok(shape(&thread.conversation, metadata.first().and_then(|(_, text)| text.as_deref())))
+}
+
+/// The messages of a request's items.
+fn heard(body: &Value) -> Result<Heard, Problem> {
+    let items = match &body["items"] {
+        Value::Null => return Ok(Heard::default()),
+        Value::Array(items) => items,
+        _ => return Err(Problem::invalid_value("/items", "items must be a list.")),
+    };
+    if items.len() > MAX_ITEMS {
+        let detail = format!("items has more than {MAX_ITEMS}; send them in several requests.");
+        return Err(Problem::invalid_value("/items", detail));
+    }
+    let heard = read_items(items, "/items")?;
+    if !heard.decided.is_empty() {
+        return Err(Problem::invalid_value("/items", "Approvals are answered by a response."));
+    }
+    Ok(heard)
+}
+
+/// Makes a conversation.
+#[utoipa::path(post, path = "/v1/conversations", operation_id = "create_openai_conversation", tag = "clients",
+    request_body(content = Object, description = "`{ items?, metadata? }`"), params(("workspace" = Option<Uuid>, Query)),
+    responses((status = 200, description = "As OpenAI's", body = Object), (status = 400)))]
+pub async fn create(
+    State(app): State<AppState>,
+    caller: Caller,
+    named: Named,
+    JsonBody(body): JsonBody<Value>,
+) -> Result<Response, Problem> {
+    let (metadata, heard) = (metadata(&body)?, heard(&body)?);
+    let named = named.and(member(&body, "", "workspace")?)?;
+    let scope = caller.scope(named).await?;
+    let id = app.clock.new_id();
+    // What is said in it comes by `/v1/responses`, which a model answers.
+    let patch = ConversationPatch { mode: Some(Some(Mode::Ask)), ..ConversationPatch::default() };
+    let new = NewConversation { id: Some(id), source: None, patch };
+    app.store.create_conversation(&scope, &new, id, &app.write()).await?;
+    if !metadata.is_empty() {
+        app.store.set_metadata(&scope, id, &Value::Object(metadata).to_string()).await?;
+    }
+    if let Err(problem) = add(&app, &scope, id, heard).await {
+        let _ = app.store.delete_conversation(&scope, id, None, app.clock.now()).await;
+        return Err(problem);
+    }
+    Ok(axum::Json(shown(&app, &scope, id).await?).into_response())
+}
+
+/// Puts messages at the end of a thread; answers their ids.
+async fn add(app: &AppState, scope: &Scope, id: Uuid, heard: Heard) -> Result<Vec<Uuid>, Problem> {
+    if heard.said.is_empty() {
+        return Ok(Vec::new());
+    }
+    put_files(app, scope, id, heard.last.as_ref()).await?;
+    let messages = earlier(app, scope, heard.said);
+    app.store.append_messages(scope, id, &messages, app.clock.now()).await?;
+    Ok(messages.iter().map(|message| message.id).collect())
+}
+
+/// The caller's conversations, newest first.
+#[utoipa::path(get, path = "/v1/conversations", operation_id = "list_openai_conversations", tag = "clients",
+    params(("workspace" = Option<Uuid>, Query), ("limit" = Option<u32>, Query), ("after" = Option<String>, Query),
+        ("order" = Option<String>, Query, description = "`desc` or `asc`")),
+    responses((status = 200, description = "`{ object, data, first_id, last_id, has_more }`", body = Object)))]
+pub async fn list(
+    State(app): State<AppState>,
+    caller: Caller,
+    named: Named,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Problem> {
+    let asked = ListQuery::read(query.as_deref())?;
+    let scope = caller.scope(named).await?;
+    let seek = match &asked.after {
+        None => Seek::Start,
+        Some(after) => {
+            let gone = || Problem::invalid_parameter("after", "after names no conversation.");
+            let found =
+                app.store.get_thread(&scope, own_id(after, "conv").map_err(|_| gone())?, None.into()).await;
+            let found = match found {
+                Err(StoreError::NotFound) => return Err(gone()),
+                found => found?.conversation,
+            };
+            Seek::After(Position::of(&found, SortKey::CreatedAt))
+        }
+    };
+    let query = ConversationQuery {
+        filter: ConversationFilter::default(),
+        sort: Sort { key: SortKey::CreatedAt, descending: asked.descending },
+        seek,
+        limit: asked.limit,
+        with_context: false,
+    };
+    let page = app.store.list_conversations(&scope, &query).await?;
+    let ids: Vec<Uuid> = page.items.iter().map(|one| one.id).collect();
+    let metadata = app.store.list_metadata(&scope, &ids).await?;
+    let data: Vec<Value> = page
+        .items
+        .iter()
+        .map(|one| {
+            let text = metadata.iter().find(|(id, _)| *id == one.id).and_then(|(_, text)| text.as_deref());
+            shape(one, text)
+        })
+        .collect();
+    Ok(axum::Json(crate::dialect::page(&data, page.has_after)).into_response())
+}
+
+/// One conversation.
+#[utoipa::path(get, path = "/v1/conversations/{id}", operation_id = "get_openai_conversation", tag = "clients",
+    params(("id" = String, Path), ("workspace" = Option<Uuid>, Query)),
+    responses((status = 200, description = "As OpenAI's", body = Object), (status = 404)))]
+pub async fn retrieve(
+    State(app): State<AppState>,
+    caller: Caller,
+    named: Named,
+    Path(id): Path<String>,
+) -> Result<Response, Problem> {
+    let scope = caller.scope(named).await?;
+    Ok(axum::Json(shown(&app, &scope, own_id(&id, "conv")?).await?).into_response())
+}
+
+/// Sets a conversation's metadata.
+#[utoipa::path(post, path = "/v1/conversations/{id}", operation_id = "update_openai_conversation", tag = "clients",
+    request_body(content = Object, description = "`{ metadata }`"),
+    params(("id" = String, Path), ("workspace" = Option<Uuid>, Query)),
+    responses((status = 200, description = "As OpenAI's", body = Object), (status = 400), (status = 404)))]
+pub async fn update(
+    State(app): State<AppState>,
+    caller: Caller,
+    named: Named,
+    Path(id): Path<String>,
+    JsonBody(body): JsonBody<Value>,
+) -> Result<Response, Problem> {
+    let metadata = Value::Object(metadata(&body)?).to_string();
+    let scope = caller.scope(named).await?;
+    let id = own_id(&id, "conv")?;
+    app.store.set_metadata(&scope, id, &metadata).await?;
+    Ok(axum::Json(shown(&app, &scope, id).await?).into_response())
+}
+
+/// Deletes a conversation, as `DELETE /v1/chat-conversations/{id}` does.
+#[utoipa::path(delete, path = "/v1/conversations/{id}", operation_id = "delete_openai_conversation", tag = "clients",
+    params(("id" = String, Path), ("workspace" = Option<Uuid>, Query)),
+    responses((status = 200, description = "`{ id, object, deleted }`", body = Object), (status = 404)))]
+pub async fn delete(
+    State(app): State<AppState>,
+    caller: Caller,
+    named: Named,
+    Path(id): Path<String>,
+) -> Result<Response, Problem> {
+    let scope = caller.scope(named).await?;
+    let id = own_id(&id, "conv")?;
+    app.store.delete_conversation(&scope, id, None, app.clock.now()).await?;
+    let gone = json!({ "id": conversation_name(id), "object": "conversation.deleted", "deleted": true });
+    Ok(axum::Json(gone).into_response())
+}
+
+async fn items(app: &AppState, scope: &Scope, id: Uuid) -> Result<Vec<Value>, Problem> {
+    let thread = app.store.get_thread(scope, id, Some(Window::All).into()).await?;
+    Ok(thread.messages.iter().flat_map(items_of).collect())
+}
+
+/// The items of a conversation, newest first.
+#[utoipa::path(get, path = "/v1/conversations/{id}/items", operation_id = "list_items", tag = "clients",
+    params(("id" = String, Path), ("workspace" = Option<Uuid>, Query), ("limit" = Option<u32>, Query),
+        ("after" = Option<String>, Query), ("order" = Option<String>, Query, description = "`desc` or `asc`")),
+    responses((status = 200, description = "As OpenAI's", body = Object), (status = 404)))]
+pub async fn list_items(
+    State(app): State<AppState>,
+    caller: Caller,
+    named: Named,
+    Path(id): Path<String>,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Problem> {
+    let scope = caller.scope(named).await?;
+    openai_list(items(&app, &scope, own_id(&id, "conv")?).await?, query.as_deref())
+}
+
+/// Puts items at the end of a conversation.
+#[utoipa::path(post, path = "/v1/conversations/{id}/items", operation_id = "create_items", tag = "clients",
+    request_body(content = Object, description = "`{ items }`"),
+    params(("id" = String, Path), ("workspace" = Option<Uuid>, Query)),
+    responses((status = 200, description = "As OpenAI's", body = Object), (status = 400), (status = 404)))]
+pub async fn create_items(
+    State(app): State<AppState>,
+    caller: Caller,
+    named: Named,
+    Path(id): Path<String>,
+    JsonBody(body): JsonBody<Value>,
+) -> Result<Response, Problem> {
+    let heard = heard(&body)?;
+    if heard.said.is_empty() {
+        return Err(Problem::invalid_value("/items", "items is empty."));
+    }
+    let scope = caller.scope(named).await?;
+    let id = own_id(&id, "conv")?;
+    app.store.get_thread(&scope, id, None.into()).await?;
+    if active_run(&app, &scope, id).await?.is_some() {
+        return Err(locked());
+    }
+    let added = add(&app, &scope, id, heard).await?;
+    let thread = app.store.get_thread(&scope, id, Some(Window::Newest { limit: added.len() }).into()).await?;
+    let new = thread.messages.iter().filter(|message| added.contains(&message.id));
+    Ok(axum::Json(crate::dialect::page(&new.flat_map(items_of).collect::<Vec<_>>(), false)).into_response())
+}
+
+async fn item(app: &AppState, scope: &Scope, id: &str, item: &str) -> Result<Value, Problem> {
+    let all = items(app, scope, own_id(id, "conv")?).await?;
+    all.into_iter().find(|one| one["id"] == item).ok_or_else(Problem::not_found)
+}
+
+/// One item.
+#[utoipa::path(get, path = "/v1/conversations/{id}/items/{item}", operation_id = "get_item", tag = "clients",
+    params(("id" = String, Path), ("item" = String, Path), ("workspace" = Option<Uuid>, Query)),
+    responses((status = 200, description = "As OpenAI's", body = Object), (status = 404)))]
+pub async fn get_item(
+    State(app): State<AppState>,
+    caller: Caller,
+    named: Named,
+    Path((id, wanted)): Path<(String, String)>,
+) -> Result<Response, Problem> {
+    let scope = caller.scope(named).await?;
+    Ok(axum::Json(item(&app, &scope, &id, &wanted).await?).into_response())
+}

@@ -1,0 +1,266 @@
+//! OpenAI's Responses: `/v1/responses`. A response is a run, its id is the run's.
+
+use axum::extract::{FromRequest, Path, RawQuery, Request, State};
+use axum::http::HeaderMap;
+use axum::response::{IntoResponse, Response};
+use domain::message::{MessageRole, Window};
+use domain::run::Run;
+use domain::scope::Scope;
+use domain::wire::{Renderer, Responses};
+use serde_json::{Value, json};
+use store::turns::Asking;
+use store::{StoreError, ThreadRead};
+use turn::Follower;
+use uuid::Uuid;
+
+use super::runs::after as last_event;
+use super::turns::idempotency;
+use crate::dialect::open::{Opened, busy_is_locked, open};
+use crate::dialect::responses::{Create, base, items_of, own_id, read, response_id};
+use crate::dialect::{log, member, openai_list};
+use crate::extract::body::{Body, check_json, parse};
+use crate::extract::paging::pairs;
+use crate::extract::{Caller, Named};
+use crate::gateway::unknown_model;
+use crate::problem::Problem;
+use crate::state::AppState;
+use crate::stream::{Telling, respond_as};
+
+/// Starts a response, streaming or not.
+#[utoipa::path(post, path = "/v1/responses", operation_id = "create_response", tag = "clients",
+    request_body(content = Object, description = "As OpenAI's; `model` is a model's name, `agent`, `task_flow` or the id of an agent"),
+    params(("workspace" = Option<Uuid>, Query), ("Idempotency-Key" = Option<String>, Header)),
+    responses((status = 200, description = "The response, or its events", body = Object), (status = 400), (status = 404)))]
+pub async fn create(
+    State(app): State<AppState>,
+    caller: Caller,
+    named: Named,
+    request: Request,
+) -> Result<Response, Problem> {
+    let headers = request.headers().clone();
+    check_json(&headers)?;
+    let Body(bytes) = Body::from_request(request, &app).await?;
+    let body: Value = parse(&bytes)?;
+    let Create { mut asked, stream, background, store, previous } = read(&body)?;
+    let named = named.and(member(&body, "", "workspace")?)?;
+    let scope = caller.scope(named).await?;
+    if let Some(model) = &asked.options.model {
+        app.models.find(model).map_err(unknown_model)?;
+    }
+    if let Some(previous) = &previous {
+        (asked.conversation, asked.replace) = place(&app, &scope, previous).await?;
+    } else if let Some(name) = &asked.conversation {
+        let id = own_id(name, "conv")?;
+        app.store.get_thread(&scope, id, None.into()).await?;
+        asked.conversation = Some(id.to_string());
+    }
+    let place = app.turns.open_stream(&scope)?;
+    let (echo, model) = (asked.echo.clone(), asked.options.model.clone());
+    let opened = open(&app, &scope, asked, idempotency(&headers, &bytes)?).await;
+    let (run, follower) = match opened.map_err(busy_is_locked)? {
+        Opened::Started(run) => {
+            let follower = app.turns.follow_started(place, run.id);
+            (run, follower)
+        }
+        Opened::Found(run) | Opened::Decided(run) => {
+            let follower = app.turns.follow(place, run.id, 0).await?;
+            (run, follower)
+        }
+    };
+    let voice = Responses::new(base(&run, echo.as_ref(), model.as_deref()));
+    let forget = run.conversation.filter(|_| !store);
+    if stream {
+        let telling = Telling { forget, ..Telling::plain(Renderer::responses(voice, -1)) };
+        return Ok(respond_as(follower, telling, caller, named, &run));
+    }
+    let whole =
+        if background { voice.whole() } else { to_the_end(&app, &scope, follower, voice, &run).await? };
+    if let Some(conversation) = forget {
+        app.store.delete_conversation(&scope, conversation, None, app.clock.now()).await?;
+    }
+    let mut response = axum::Json(whole).into_response();
+    crate::stream::tell_ids(response.headers_mut(), &run);
+    Ok(response)
+}
+
+/// The conversation that goes on after a response, and the message that a new one would take the place of.
+async fn place(
+    app: &AppState,
+    scope: &Scope,
+    previous: &str,
+) -> Result<(Option<String>, Option<Uuid>), Problem> {
+    let missing = || {
+        Problem::new(
+            axum::http::StatusCode::BAD_REQUEST,
+            "previous_response_not_found",
+            "Not found",
+            format!("There is no response {previous:?} to go on from."),
+        )
+        .at(crate::jsonapi::error::Source::pointer("/previous_response_id"))
+    };
+    let asking = asking(app, scope, previous).await.map_err(|_| missing())?;
+    let conversation = asking.run.conversation.ok_or_else(missing)?;
+    let find = async |branch: Option<Uuid>| -> Result<Option<Option<Uuid>>, Problem> {
+        let read = ThreadRead { window: Some(Window::All), branch };
+        let messages = app.store.get_thread(scope, conversation, read).await?.messages;
+        // An answer that is not there yet goes with its question.
+        let known = |id: Option<Uuid>| id.and_then(|id| messages.iter().position(|message| message.id == id));
+        let at = known(asking.run.assistant_message).or_else(|| known(asking.run.message));
+        let next = |at: usize| messages[at + 1..].iter().find(|message| message.role == MessageRole::User);
+        Ok(at.map(|at| next(at).map(|message| message.id)))
+    };
+    if let Some(next) = find(None).await? {
+        return Ok((Some(conversation.to_string()), next));
+    }
+    for branch in app.store.list_branches(scope, conversation).await? {
+        if let Some(next) = find(Some(branch.id)).await? {
+            app.store.select_branch(scope, conversation, branch.id, app.clock.now()).await?;
+            return Ok((Some(conversation.to_string()), next));
+        }
+    }
+    Err(missing())
+}
+
+/// The run behind a response's id, with what was asked for.
+async fn asking(app: &AppState, scope: &Scope, id: &str) -> Result<Asking, Problem> {
+    let asking = app.store.get_asking(scope, own_id(id, "resp")?).await?;
+    if asking.forgotten || asking.run.conversation.is_none() {
+        return Err(Problem::not_found());
+    }
+    Ok(asking)
+}
+
+fn voice_of(asking: &Asking) -> Responses {
+    let turn = &asking.turn;
+    Responses::new(base(&asking.run, turn.brought.echo.as_ref(), turn.model.as_deref()))
+}
+
+async fn to_the_end(
+    app: &AppState,
+    scope: &Scope,
+    mut follower: Follower,
+    mut voice: Responses,
+    run: &Run,
+) -> Result<Value, Problem> {
+    let mut out = Vec::new();
+    while let Some(events) = follower.next().await? {
+        for event in events {
+            if event.kind == "done" {
+                voice.know(app.store.get_run(scope, run.id).await?.usage);
+            }
+            voice.push(event.seq, event.ts, event.kind, &event.data, i64::MAX, &mut out);
+        }
+    }
+    Ok(voice.whole())
+}
+
+/// The response as it stands.
+async fn as_it_stands(app: &AppState, scope: &Scope, asking: &Asking) -> Result<Value, Problem> {
+    let (mut voice, mut out) = (voice_of(asking), Vec::new());
+    if asking.run.status.is_settled() {
+        voice.know(asking.run.usage);
+    }
+    for event in log::so_far(app, scope, asking.run.id).await? {
+        voice.push(event.seq, event.ts, event.kind, &event.data, i64::MAX, &mut out);
+    }
+    Ok(voice.whole())
+}
+
+/// A response, or with `stream=true` its events.
+#[utoipa::path(get, path = "/v1/responses/{id}", operation_id = "get_response", tag = "clients",
+    params(("id" = String, Path), ("workspace" = Option<Uuid>, Query), ("stream" = Option<bool>, Query),
+        ("starting_after" = Option<i64>, Query, description = "The `sequence_number` of the last event seen"),
+        ("include_obfuscation" = Option<bool>, Query, description = "There is none"), ("Last-Event-ID" = Option<i64>, Header)),
+    responses((status = 200, description = "As OpenAI's", body = Object), (status = 400), (status = 404)))]
+pub async fn retrieve(
+    State(app): State<AppState>,
+    caller: Caller,
+    named: Named,
+    Path(id): Path<String>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let (mut stream, mut after) = (false, -1);
+    for (name, value) in pairs(query.as_deref().unwrap_or(""))? {
+        match name.as_str() {
+            "stream" => stream = value == "true",
+            "starting_after" => {
+                let bad =
+                    |_| Problem::invalid_parameter("starting_after", "starting_after must be a number.");
+                after = value.parse().map_err(bad)?;
+            }
+            "workspace" | "include" | "include[]" | "include_obfuscation" => {}
+            _ => return Err(Problem::unknown_parameter(&name)),
+        }
+    }
+    let scope = caller.scope(named).await?;
+    let asking = asking(&app, &scope, &id).await?;
+    if !stream {
+        return Ok(axum::Json(as_it_stands(&app, &scope, &asking).await?).into_response());
+    }
+    let seen = last_event(None, &headers)?;
+    let mut follower = app.turns.follow(app.turns.open_stream(&scope)?, asking.run.id, seen).await?;
+    follower.rewind();
+    let telling = Telling::plain(Renderer::responses(voice_of(&asking), after).since(seen));
+    Ok(respond_as(follower, telling, caller, named, &asking.run))
+}
+
+/// Ends a response that is under way.
+#[utoipa::path(post, path = "/v1/responses/{id}/cancel", operation_id = "cancel_response", tag = "clients",
+    params(("id" = String, Path), ("workspace" = Option<Uuid>, Query)),
+    responses((status = 200, description = "As OpenAI's", body = Object), (status = 404)))]
+pub async fn cancel(
+    State(app): State<AppState>,
+    caller: Caller,
+    named: Named,
+    Path(id): Path<String>,
+) -> Result<Response, Problem> {
+    let scope = caller.scope(named).await?;
+    let asking = asking(&app, &scope, &id).await?;
+    app.turns.cancel(&scope, asking.run.id).await?;
+    let follower = app.turns.follow(app.turns.open_stream(&scope)?, asking.run.id, 0).await?;
+    let whole = to_the_end(&app, &scope, follower, voice_of(&asking), &asking.run).await?;
+    Ok(axum::Json(whole).into_response())
+}
+
+/// Takes a response out of this API. The conversation keeps what was said.
+#[utoipa::path(delete, path = "/v1/responses/{id}", operation_id = "delete_response", tag = "clients",
+    params(("id" = String, Path), ("workspace" = Option<Uuid>, Query)),
+    responses((status = 200, description = "`{ id, object, deleted }`", body = Object), (status = 404)))]
+pub async fn delete(
+    State(app): State<AppState>,
+    caller: Caller,
+    named: Named,
+    Path(id): Path<String>,
+) -> Result<Response, Problem> {
+    let scope = caller.scope(named).await?;
+    let asking = asking(&app, &scope, &id).await?;
+    app.store.forget_response(&scope, asking.run.id).await?;
+    let gone = json!({ "id": response_id(asking.run.id), "object": "response", "deleted": true });
+    Ok(axum::Json(gone).into_response())
+}
+
+/// What a response was asked with.
+#[utoipa::path(get, path = "/v1/responses/{id}/input_items", operation_id = "list_response_input", tag = "clients",
+    params(("id" = String, Path), ("workspace" = Option<Uuid>, Query), ("limit" = Option<u32>, Query),
+        ("after" = Option<String>, Query), ("order" = Option<String>, Query)),
+    responses((status = 200, description = "As OpenAI's", body = Object), (status = 404)))]
+pub async fn input_items(
+    State(app): State<AppState>,
+    caller: Caller,
+    named: Named,
+    Path(id): Path<String>,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Problem> {
+    let scope = caller.scope(named).await?;
+    let asking = asking(&app, &scope, &id).await?;
+    let (Some(conversation), Some(message)) = (asking.run.conversation, asking.run.message) else {
+        return Err(Problem::not_found());
+    };
+    let found = match app.store.get_message(&scope, conversation, message).await {
+        // Of a turn that waits, the message is not in its thread yet.
+        Err(StoreError::NotFound) => Vec::new(),
+        found => items_of(&found?),
+    };
+    openai_list(found, query.as_deref())
+}

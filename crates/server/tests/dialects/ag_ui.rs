@@ -1,0 +1,233 @@
+//! `/v1/ag-ui` as AG-UI clients use it.
+
+use reqwest::{Method, RequestBuilder};
+use serde_json::{Value, json};
+use testkit::sandbox::Release;
+use testkit::server::Backend;
+
+use crate::scripts::{answer, delta, lines, result, step, wait_after};
+use crate::told::{Frame, Live, joined, kinds};
+use crate::world::{World, ask, stories, thread};
+
+stories!(
+    a_run_is_told_and_kept,
+    a_page_joins_a_run_under_way,
+    a_thread_that_rests_is_told_whole,
+    a_call_interrupts_and_is_resumed,
+    bad_input_is_told_at_its_place,
+);
+
+fn post(world: &World, path: &str, body: &Value) -> RequestBuilder {
+    world.request(Method::POST, path).header("content-type", "application/json").body(body.to_string())
+}
+
+fn user(id: &str, text: &str) -> Value {
+    json!({ "id": id, "role": "user", "content": text })
+}
+
+fn input(thread: &str, run: &str, messages: &[Value]) -> Value {
+    json!({ "threadId": thread, "runId": run, "messages": messages, "tools": [], "context": [], "state": {},
+        "forwardedProps": {} })
+}
+
+async fn run(world: &World, body: &Value) -> Vec<Frame> {
+    Live::open(post(world, "/v1/ag-ui", body)).await.rest().await
+}
+
+/// What an AG-UI client checks of a stream.
+fn lawful(frames: &[Frame]) {
+    let mut open: Vec<Value> = Vec::new();
+    let (mut begun, mut over) = (false, false);
+    for frame in frames {
+        let (data, kind) = (&frame.data, frame.kind());
+        assert!(!over, "nothing after the end: {data}");
+        assert!(begun != (kind == "RUN_STARTED"), "{data}");
+        begun = true;
+        let id = if data["toolCallId"].is_null() { &data["messageId"] } else { &data["toolCallId"] };
+        let family = kind.rsplit_once('_').map_or(kind, |(family, _)| family);
+        let key = json!([family, id]);
+        if kind.ends_with("_START") {
+            assert!(!open.contains(&key), "{data}");
+            open.push(key);
+        } else if kind.ends_with("_END") {
+            assert!(open.contains(&key), "{data}");
+            open.retain(|one| *one != key);
+        } else if kind.ends_with("_CONTENT") || kind.ends_with("_ARGS") {
+            assert!(open.contains(&key) && data["delta"] != "", "{data}");
+        }
+        over = matches!(kind, "RUN_FINISHED" | "RUN_ERROR");
+    }
+    assert!(over && open.is_empty(), "{open:?}");
+}
+
+async fn a_run_is_told_and_kept(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let ended =
+        json!({ "type": "step", "id": "s", "name": "look", "status": "succeeded", "result": [1], "ts": 7 });
+    world.play(lines(vec![delta("I look."), step("s", "running"), ended, result("It is.")]));
+    let live =
+        Live::open(post(&world, "/v1/ag-ui", &input("t-1", "r-1", &[user("u-1", "What is it?")]))).await;
+    let conversation = live.header("threadkeep-conversation");
+    let frames = live.rest().await;
+    lawful(&frames);
+    assert_eq!(
+        kinds(&frames),
+        [
+            "RUN_STARTED",
+            "TEXT_MESSAGE_START",
+            "TEXT_MESSAGE_CONTENT",
+            "TEXT_MESSAGE_END",
+            "TOOL_CALL_START",
+            "TOOL_CALL_ARGS",
+            "TOOL_CALL_END",
+            "TOOL_CALL_RESULT",
+            "TEXT_MESSAGE_START",
+            "TEXT_MESSAGE_CONTENT",
+            "TEXT_MESSAGE_END",
+            "RUN_FINISHED"
+        ]
+    );
+    assert_eq!((&frames[0].data["threadId"], &frames[0].data["runId"]), (&json!("t-1"), &json!("r-1")));
+    assert_eq!(frames.last().unwrap().data["outcome"], json!({ "type": "success" }));
+    assert_eq!(frames[4].data["parentMessageId"], frames[1].data["messageId"]);
+    assert_eq!(frames[7].data["content"], "[1]");
+    assert_eq!(
+        world.thread(&conversation).await,
+        thread(&[("user", "What is it?"), ("assistant", "I look.\n\nIt is.")])
+    );
+    // The whole history comes again; only what is new counts.
+    world.play(answer("More."));
+    let again = input(
+        "t-1",
+        "r-2",
+        &[
+            user("u-1", "What is it?"),
+            json!({ "id": "a", "role": "assistant", "content": "x" }),
+            user("u-2", "And?"),
+        ],
+    );
+    assert_eq!(joined(&run(&world, &again).await, "TEXT_MESSAGE_CONTENT", "delta"), "More.");
+    assert_eq!(world.thread(&conversation).await.len(), 4);
+    // A failure ends it.
+    world.play(lines(vec![delta("I"), json!({ "type": "error", "code": "broken", "message": "no" })]));
+    let failed = run(&world, &input("t-1", "r-3", &[user("u-3", "fail")])).await;
+    lawful(&failed);
+    assert_eq!(failed.last().unwrap().data["code"], "broken");
+    Some(())
+}
+
+async fn a_page_joins_a_run_under_way(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    run(&world, &input("t", "r-0", &[user("u-0", "before")])).await;
+    let gate = Release::default();
+    world.play(wait_after(vec![step("s", "running"), delta("One "), delta("two")], &gate, "One two three"));
+    let mut live = Live::open(post(&world, "/v1/ag-ui", &input("t", "r-1", &[user("u-1", "count")]))).await;
+    let id = live.run();
+    live.until("TEXT_MESSAGE_CONTENT").await;
+    live.until("TEXT_MESSAGE_CONTENT").await;
+    drop(live);
+    let mut joined_in = Live::open(post(&world, "/v1/ag-ui/connect", &input("t", "r-9", &[]))).await;
+    let started = joined_in.next().await.unwrap();
+    assert_eq!((started.kind(), &started.data["runId"]), ("RUN_STARTED", &json!("r-9")));
+    let snapshot = joined_in.next().await.unwrap();
+    assert_eq!(snapshot.kind(), "MESSAGES_SNAPSHOT");
+    let messages = snapshot.data["messages"].as_array().unwrap();
+    let roles: Vec<&str> = messages.iter().map(|message| message["role"].as_str().unwrap()).collect();
+    assert_eq!(roles, ["user", "assistant", "user", "assistant", "assistant"]);
+    assert_eq!((&messages[2]["id"], &messages[4]["content"]), (&json!("u-1"), &json!("One two")));
+    let open = joined_in.next().await.unwrap();
+    assert_eq!((open.kind(), &open.data["messageId"]), ("TEXT_MESSAGE_START", &messages[4]["id"]));
+    gate.open();
+    let mut rest = vec![started, snapshot, open];
+    rest.extend(joined_in.rest().await);
+    lawful(&rest);
+    assert_eq!(joined(&rest, "TEXT_MESSAGE_CONTENT", "delta"), " three");
+    assert!(kinds(&rest).contains(&"TOOL_CALL_RESULT"), "the step never ended");
+    assert_eq!(world.settled(&id).await["status"], "succeeded", "closing was no stop");
+    Some(())
+}
+
+async fn a_thread_that_rests_is_told_whole(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let nothing = Live::open(post(&world, "/v1/ag-ui/connect", &input("t", "r", &[]))).await.rest().await;
+    lawful(&nothing);
+    assert_eq!(nothing[1].data["messages"], json!([]));
+    let ended =
+        json!({ "type": "step", "id": "s", "name": "look", "status": "failed", "error": "no", "ts": 7 });
+    world.play(lines(vec![delta("I look."), ended, result("It is.")]));
+    let told = run(&world, &input("t", "r-1", &[user("u-1", "go")])).await;
+    let whole = Live::open(post(&world, "/v1/ag-ui/connect", &input("t", "r", &[]))).await.rest().await;
+    lawful(&whole);
+    let messages = whole[1].data["messages"].as_array().unwrap();
+    let text = |n: usize| messages[n]["content"].as_str().unwrap_or("");
+    assert_eq!((text(0), text(1), text(2), text(3)), ("go", "I look.", "no", "It is."));
+    assert_eq!(messages[1]["id"], told[1].data["messageId"], "as it was streamed");
+    assert_eq!(messages[1]["toolCalls"][0]["id"], messages[2]["toolCallId"]);
+    Some(())
+}
+
+async fn a_call_interrupts_and_is_resumed(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let agent = json!({ "name": "Careful", "runner": "model", "model": "demo/assistant", "tools": ["list_files"],
+        "approval": ["list_files"] });
+    let agent = world.send(Method::POST, "/v1/agents", Some(&agent)).await.body["id"].clone();
+    for (entry, expected) in [
+        (json!({ "status": "resolved", "payload": { "approve": true } }), "bag"),
+        (json!({ "status": "resolved", "payload": { "approve": false, "reason": "no" } }), "did not allow"),
+        (json!({ "status": "cancelled" }), "did not allow"),
+    ] {
+        let thread = entry.to_string();
+        let mut first = input(&thread, "r-1", &[user("u", "list files")]);
+        first["forwardedProps"] = json!({ "agent": agent });
+        let asked = run(&world, &first).await;
+        lawful(&asked);
+        let outcome = &asked.last().unwrap().data["outcome"];
+        assert_eq!(outcome["type"], "interrupt");
+        let interrupt = &outcome["interrupts"][0];
+        let joined_in =
+            Live::open(post(&world, "/v1/ag-ui/connect", &input(&thread, "r-2", &[]))).await.rest().await;
+        lawful(&joined_in);
+        assert_eq!(joined_in.last().unwrap().data["outcome"], *outcome, "it still waits");
+        let mut resumed = input(&thread, "r-3", &[user("u", "list files")]);
+        let mut entry = entry.clone();
+        entry["interruptId"] = interrupt["id"].clone();
+        resumed["resume"] = json!([entry]);
+        let rest = run(&world, &resumed).await;
+        lawful(&rest);
+        let ended = rest.iter().find(|frame| frame.kind() == "TOOL_CALL_RESULT").unwrap();
+        assert_eq!(ended.data["toolCallId"], interrupt["toolCallId"]);
+        let content = ended.data["content"].as_str().unwrap();
+        assert!(content.contains(expected) || expected == "bag", "{content}");
+        assert_eq!(rest.last().unwrap().data["outcome"]["type"], "success");
+    }
+    Some(())
+}
+
+async fn bad_input_is_told_at_its_place(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    for (body, pointer) in [
+        (json!({}), "/threadId"),
+        (json!({ "threadId": 1 }), "/threadId"),
+        (json!({ "threadId": "t", "messages": 1 }), "/messages"),
+        (json!({ "threadId": "t", "messages": [] }), "/messages"),
+        (json!({ "threadId": "t", "messages": [{ "role": "user" }] }), "/messages/0/content"),
+        (
+            json!({ "threadId": "t", "messages": [{ "role": "user", "content": [{ "type": "smell" }] }] }),
+            "/messages/0/content/0/type",
+        ),
+        (
+            json!({ "threadId": "t", "messages": [user("u", "hi")], "forwardedProps": { "mode": "dream" } }),
+            "/forwardedProps/mode",
+        ),
+    ] {
+        let answer = ask(post(&world, "/v1/ag-ui", &body)).await;
+        assert_eq!(
+            (answer.status, &answer.body["source"]["pointer"]),
+            (422, &json!(pointer)),
+            "{body}: {}",
+            answer.text
+        );
+    }
+    assert_eq!(world.count().await, (0, 0));
+    Some(())
+}

@@ -1,0 +1,388 @@
+//! `/v1/ai/chat` as `useChat` uses it.
+
+use reqwest::{Method, RequestBuilder};
+use serde_json::{Value, json};
+use testkit::sandbox::Release;
+use testkit::server::Backend;
+
+use crate::scripts::{answer, delta, lines, result, step, wait_after};
+use crate::told::{Frame, Live, joined, kinds};
+use crate::world::{CONVERSATIONS, World, ask, stories, thread};
+
+stories!(
+    a_chat_streams_and_is_a_conversation_like_any_other,
+    ids_of_any_shape_name_a_conversation,
+    a_page_that_is_closed_finds_its_stream_again,
+    stopping_ends_only_the_run_that_was_meant,
+    messages_are_edited_answered_again_and_heard_once,
+    a_chat_from_elsewhere_brings_its_messages,
+    files_come_with_the_message,
+    a_call_waits_for_the_user_of_the_page,
+    refusals_are_words_for_people,
+    what_others_have_is_not_there,
+);
+
+pub fn user(id: &str, text: &str) -> Value {
+    json!({ "id": id, "role": "user", "parts": [{ "type": "text", "text": text }] })
+}
+
+fn post(world: &World, body: &Value) -> RequestBuilder {
+    world
+        .request(Method::POST, "/v1/ai/chat")
+        .header("content-type", "application/json")
+        .body(body.to_string())
+}
+
+async fn chat(world: &World, body: Value) -> Vec<Frame> {
+    Live::open(post(world, &body)).await.rest().await
+}
+
+fn text(frames: &[Frame]) -> String {
+    joined(frames, "text-delta", "delta")
+}
+
+async fn a_chat_streams_and_is_a_conversation_like_any_other(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let ended =
+        json!({ "type": "step", "id": "s", "name": "look", "status": "succeeded", "result": [1], "ts": 7 });
+    world.play(lines(vec![delta("I look."), step("s", "running"), ended, delta("It"), result("It is.")]));
+    let id = "0190a1b2-0000-7000-8000-00000000000c";
+    let message = "0190a1b2-0000-4000-8000-00000000000e";
+    let body = json!({ "id": id, "trigger": "submit-message", "messages": [user(message, "What is it?")] });
+    let live = Live::open(post(&world, &body)).await;
+    assert_eq!(live.header("x-vercel-ai-ui-message-stream"), "v1");
+    assert_eq!(live.header("content-type"), "text/event-stream");
+    assert_eq!(live.header("cache-control"), "no-cache");
+    assert_eq!(
+        (live.header("threadkeep-conversation"), live.header("threadkeep-message")),
+        (id.into(), message.into())
+    );
+    let run = live.run();
+    let frames = live.rest().await;
+    assert_eq!(
+        kinds(&frames),
+        [
+            "start",
+            "start-step",
+            "text-start",
+            "text-delta",
+            "text-end",
+            "tool-input-available",
+            "tool-output-available",
+            "text-start",
+            "text-delta",
+            "text-delta",
+            "text-end",
+            "finish-step",
+            "finish",
+            "[DONE]"
+        ]
+    );
+    assert_eq!(text(&frames), "I look.It is.");
+    assert_eq!(frames[0].data["messageId"], json!(run));
+    assert_eq!(frames.last().unwrap().id, world.run(&run).await["last_event"].as_i64());
+    let stored = world.conversation(id).await;
+    assert_eq!(stored["messages"][0]["id"], message);
+    assert_eq!(stored["messages"][1]["id"], json!(run), "the id that the stream began with");
+    assert_eq!(stored["conversation_id"], message);
+    let page = world.get(&format!("/v1/ai/chat/{id}")).await.body;
+    assert_eq!((&page["id"], &page["messages"][0]["id"]), (&json!(id), &json!(message)));
+    assert_eq!(
+        page["messages"][0]["parts"],
+        json!([{ "type": "text", "text": "What is it?", "state": "done" }])
+    );
+    let parts = page["messages"][1]["parts"].as_array().unwrap();
+    let types: Vec<&str> = parts.iter().map(|part| part["type"].as_str().unwrap()).collect();
+    assert_eq!(types, ["step-start", "text", "dynamic-tool", "text"]);
+    assert_eq!((&parts[2]["state"], &parts[2]["output"]), (&json!("output-available"), &json!([1])));
+    // And the other way round.
+    world.play(answer("Again."));
+    world.tell(&json!({ "conversation": id, "message": "And now?" })).await;
+    let next = chat(&world, json!({ "id": id, "message": user("m-3", "More") })).await;
+    assert_eq!(text(&next), "Hello.");
+    assert_eq!(world.thread(id).await.len(), 6);
+    let whole = world.get(&format!("/v1/runs/{run}/events?wire=ui-message")).await;
+    assert_eq!(whole.header("x-vercel-ai-ui-message-stream"), "v1");
+    assert!(whole.text.ends_with("data: [DONE]\n\n"));
+    Some(())
+}
+
+async fn ids_of_any_shape_name_a_conversation(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    for id in ["chat-1", "aB3_x-", "a/b?c#d e", "日本", "..."] {
+        let body = |text: &str| json!({ "id": id, "message": user(&format!("{text}!"), text) });
+        let first = Live::open(post(&world, &body("one"))).await;
+        let conversation = first.header("threadkeep-conversation");
+        first.rest().await;
+        let second = Live::open(post(&world, &body("two"))).await;
+        assert_eq!(second.header("threadkeep-conversation"), conversation, "{id}");
+        second.rest().await;
+        let stored = world.conversation(&conversation).await;
+        assert_eq!(stored["messages"][0]["metadata"]["client_id"], "one!");
+        assert_eq!(stored["message_count"], 4);
+        let encoded: String = id.bytes().map(|byte| format!("%{byte:02X}")).collect();
+        let idle = world.get(&format!("/v1/ai/chat/{encoded}/stream")).await;
+        assert_eq!((idle.status, idle.text.as_str()), (204, ""));
+        let stopped = world.post(&format!("/v1/ai/chat/{encoded}/stop")).await;
+        assert_eq!((stopped.status, &stopped.body), (200, &json!({ "run": null })));
+    }
+    assert_eq!(world.get("/v1/ai/chat/never-heard-of/stream").await.status, 204);
+    // Without an id there is a new one each time.
+    let one = Live::open(post(&world, &json!({ "message": user("x", "hi") }))).await;
+    let two = Live::open(post(&world, &json!({ "message": user("x", "hi") }))).await;
+    assert_ne!(one.header("threadkeep-conversation"), two.header("threadkeep-conversation"));
+    Some(())
+}
+
+async fn a_page_that_is_closed_finds_its_stream_again(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let gate = Release::default();
+    world.play(wait_after(vec![delta("One "), delta("two")], &gate, "One two three"));
+    let mut live = Live::open(post(&world, &json!({ "id": "c", "message": user("u", "count") }))).await;
+    let run = live.run();
+    let seen = live.until("text-delta").await;
+    drop(live);
+    let mut again = Live::open(world.request(Method::GET, "/v1/ai/chat/c/stream")).await;
+    assert_eq!(again.run(), run);
+    assert_eq!(again.next().await.unwrap().kind(), "start", "from the first chunk on");
+    assert_eq!(again.until("text-delta").await.data["delta"], "One ");
+    let after = world.request(Method::GET, "/v1/ai/chat/c/stream").header("last-event-id", seen.id.unwrap());
+    let rest = Live::open(after).await;
+    gate.open();
+    assert_eq!(text(&again.rest().await), "two three");
+    let rest = rest.rest().await;
+    assert_eq!((text(&rest), rest[0].kind()), ("two three".into(), "text-delta"));
+    assert_eq!(world.settled(&run).await["status"], "succeeded", "closing was no stop");
+    assert_eq!(world.get("/v1/ai/chat/c/stream").await.status, 204);
+    Some(())
+}
+
+async fn stopping_ends_only_the_run_that_was_meant(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let gate = Release::default();
+    world.play(wait_after(vec![delta("One")], &gate, "never"));
+    let mut live = Live::open(post(&world, &json!({ "id": "c", "message": user("u", "count") }))).await;
+    let run = live.run();
+    live.until("text-delta").await;
+    let other = json!({ "activeStreamId": "0190a1b2-0000-7000-8000-00000000000c" });
+    let stop = async |body: Value| world.send(Method::POST, "/v1/ai/chat/c/stop", Some(&body)).await;
+    assert_eq!(stop(other).await.body, json!({ "run": null }));
+    assert_eq!(world.run(&run).await["status"], "running");
+    assert_eq!(
+        stop(json!({ "activeStreamId": run, "assistantMessage": {} })).await.body,
+        json!({ "run": run })
+    );
+    let rest = live.rest().await;
+    assert_eq!(kinds(&rest), ["text-end", "abort", "finish-step", "finish", "[DONE]"]);
+    assert_eq!(world.run(&run).await["status"], "cancelled");
+    assert_eq!(world.post("/v1/ai/chat/nothing/stop").await.status, 404);
+    Some(())
+}
+
+async fn messages_are_edited_answered_again_and_heard_once(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let said = |id: &str, text: &str| json!({ "id": "c", "messages": [user(id, text)] });
+    let first = Live::open(post(&world, &said("u1", "one"))).await;
+    let (conversation, run) = (first.header("threadkeep-conversation"), first.run());
+    first.rest().await;
+    // The same request once more is the same run.
+    let repeat = Live::open(post(&world, &said("u1", "one"))).await;
+    assert_eq!(repeat.run(), run);
+    assert_eq!(text(&repeat.rest().await), "Hello.");
+    assert_eq!(world.count().await, (1, 1));
+    world.play(answer("Second."));
+    chat(&world, said("u2", "two")).await;
+    // Answered again, by the id of the answer, of the question, or none.
+    let answer_id = world.conversation(&conversation).await["messages"][3]["id"].as_str().unwrap().to_owned();
+    for message in [json!(answer_id), json!("u2"), Value::Null] {
+        world.play(answer("Better."));
+        let body = json!({ "id": "c", "trigger": "regenerate-message", "messageId": message,
+            "messages": [user("u1", "one"), user("u2", "two")] });
+        assert_eq!(text(&chat(&world, body).await), "Better.");
+        let told = [("user", "one"), ("assistant", "Hello."), ("user", "two"), ("assistant", "Better.")];
+        assert_eq!(world.thread(&conversation).await, thread(&told), "{message}");
+    }
+    // Edited twice under its own name.
+    for new in ["eins", "uno"] {
+        let body = json!({ "id": "c", "messageId": "u1", "messages": [user("u1", new)] });
+        assert_eq!(text(&chat(&world, body).await), "Hello.");
+        assert_eq!(world.thread(&conversation).await, thread(&[("user", new), ("assistant", "Hello.")]));
+        assert_eq!(world.conversation(&conversation).await["messages"][0]["metadata"]["client_id"], "u1");
+    }
+    let unknown = json!({ "id": "c", "trigger": "regenerate-message", "messageId": "nobody" });
+    let refused = ask(post(&world, &unknown)).await;
+    assert_eq!(refused.status, 422, "{}", refused.text);
+    let busy = Release::default();
+    world.play(wait_after(vec![delta("a")], &busy, "a"));
+    let mut live = Live::open(post(&world, &said("u3", "three"))).await;
+    live.until("text-delta").await;
+    let refused = ask(post(&world, &said("u4", "four"))).await;
+    assert_eq!((refused.status, refused.header("content-type")), (409, "text/plain; charset=utf-8"));
+    busy.open();
+    live.rest().await;
+    Some(())
+}
+
+async fn a_chat_from_elsewhere_brings_its_messages(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let call = json!({ "type": "tool-look", "toolCallId": "t", "state": "output-available", "input": {}, "output": "x" });
+    let before =
+        json!({ "id": "a1", "role": "assistant", "parts": [call, { "type": "text", "text": "Hi." }] });
+    let body = json!({ "id": "old", "messages": [user("u1", "hi"), before, user("u2", "go on")] });
+    let live = Live::open(post(&world, &body)).await;
+    let conversation = live.header("threadkeep-conversation");
+    live.rest().await;
+    let told = [("user", "hi"), ("assistant", "Hi."), ("user", "go on"), ("assistant", "Hello.")];
+    assert_eq!(world.thread(&conversation).await, thread(&told));
+    assert_eq!(world.conversation(&conversation).await["title"], "hi");
+    // What is here is not told again: the client's list counts no more.
+    let body = json!({ "id": "old", "messages": [user("x", "forged"), user("u3", "and on")] });
+    chat(&world, body).await;
+    assert_eq!(world.thread(&conversation).await.len(), 6);
+    Some(())
+}
+
+async fn files_come_with_the_message(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let part =
+        |url: &str| json!({ "type": "file", "mediaType": "text/plain", "filename": "note.txt", "url": url });
+    let with = |id: &str, parts: Value| json!({ "id": "c", "message": { "id": id, "role": "user", "parts": parts } });
+    let text_part = json!({ "type": "text", "text": "read it" });
+    for (id, url) in [
+        ("1", "data:text/plain;base64,aGVsbG8="),
+        ("2", "data:text/plain,hel%6Co"),
+        ("3", "data:;base64,aGVsbG8"),
+    ] {
+        let live = Live::open(post(&world, &with(id, json!([part(url), text_part])))).await;
+        let conversation = live.header("threadkeep-conversation");
+        live.rest().await;
+        let messages = world.conversation(&conversation).await["messages"].clone();
+        let sent = &messages.as_array().unwrap()[messages.as_array().unwrap().len() - 2];
+        assert_eq!(
+            (&sent["fileAttachments"][0]["size"], &sent["content"]),
+            (&json!(5), &json!("read it")),
+            "{url}"
+        );
+    }
+    let conversation = Live::open(post(&world, &json!({ "id": "c", "message": user("4", "hi") }))).await;
+    let conversation = {
+        let id = conversation.header("threadkeep-conversation");
+        conversation.rest().await;
+        id
+    };
+    let files = world.get(&format!("{CONVERSATIONS}/{conversation}/files")).await.body["data"].clone();
+    assert_eq!(files.as_array().unwrap().len(), 3);
+    // A file that is here is named by its link, and one alone is a message, too.
+    let link = format!(
+        "{}/v1/chat-conversations/{conversation}/files/{}/content",
+        world.server.url(),
+        files[1]["id"].as_str().unwrap()
+    );
+    chat(&world, with("5", json!([part(&link)]))).await;
+    let messages = world.conversation(&conversation).await["messages"].clone();
+    let sent = &messages.as_array().unwrap()[messages.as_array().unwrap().len() - 2];
+    assert_eq!(
+        (&sent["fileAttachments"][0]["fileId"], &sent["content"]),
+        (&files[1]["id"], &json!("note.txt"))
+    );
+    let copied = json!({ "id": "other", "message": { "id": "6", "role": "user", "parts": [part(&link)] } });
+    chat(&world, copied).await;
+    let before = world.count().await;
+    for url in [
+        "https://example.com/a.txt",
+        "data:nonsense",
+        "data:;base64,???",
+        "/v1/files/x/content",
+        "file:///etc/passwd",
+        "/v1/files/0190a1b2-0000-7000-8000-00000000000c/content",
+    ] {
+        let body = json!({ "id": "new", "message": { "id": "7", "role": "user", "parts": [part(url)] } });
+        let refused = ask(post(&world, &body)).await;
+        assert_eq!(refused.status, 422, "{url}: {}", refused.text);
+    }
+    assert_eq!(world.count().await, before, "a refused message leaves nothing");
+    Some(())
+}
+
+async fn a_call_waits_for_the_user_of_the_page(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let agent = json!({ "name": "Careful", "runner": "model", "model": "demo/assistant", "tools": ["list_files"],
+        "approval": ["list_files"] });
+    let agent = world.send(Method::POST, "/v1/agents", Some(&agent)).await;
+    assert_eq!(agent.status, 201, "{}", agent.text);
+    for (approve, ended) in [(true, "tool-output-available"), (false, "tool-output-error")] {
+        let id = format!("c-{approve}");
+        let body = json!({ "id": id, "agent": agent.body["id"], "messages": [user("u", "list files")] });
+        let asked = chat(&world, body).await;
+        assert_eq!(
+            kinds(&asked)[asked.len() - 4..],
+            ["tool-approval-request", "finish-step", "finish", "[DONE]"]
+        );
+        assert_eq!(asked[asked.len() - 2].data["finishReason"], "tool-calls");
+        let request = &asked[asked.len() - 4].data;
+        // The page was reloaded: it is still asked.
+        let again =
+            Live::open(world.request(Method::GET, &format!("/v1/ai/chat/{id}/stream"))).await.rest().await;
+        assert_eq!(kinds(&again), kinds(&asked));
+        let part = json!({ "type": "dynamic-tool", "toolName": "list_files", "toolCallId": request["toolCallId"],
+            "state": "approval-responded", "approval": { "id": request["approvalId"], "approved": approve } });
+        let assistant = json!({ "id": asked[0].data["messageId"], "role": "assistant", "parts": [part] });
+        let body = json!({ "id": id, "messageId": asked[0].data["messageId"], "messages": [user("u", "list files"), assistant] });
+        let rest = chat(&world, body).await;
+        assert_eq!(rest[0].data, asked[0].data, "the same message goes on");
+        assert_eq!(kinds(&rest)[1..3], ["start-step", ended]);
+        assert_eq!(rest.last().unwrap().kind(), "[DONE]");
+        assert!(!text(&rest).is_empty());
+        assert_eq!(
+            ask(post(
+                &world,
+                &json!({ "id": id, "messages": [{ "id": "a", "role": "assistant", "parts": [
+            { "type": "dynamic-tool", "approval": { "id": request["approvalId"], "approved": true } }] }] })
+            ))
+            .await
+            .status,
+            409
+        );
+    }
+    Some(())
+}
+
+async fn refusals_are_words_for_people(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let bad = json!({ "id": "c", "messages": [] });
+    let words = ask(post(&world, &bad)).await;
+    assert_eq!((words.status, words.header("content-type")), (422, "text/plain; charset=utf-8"));
+    assert_eq!(words.text, "messages must have at least one message.");
+    let problem = ask(post(&world, &bad).header("accept", "application/json")).await;
+    assert_eq!((problem.status, &problem.body["code"]), (422, &json!("invalid_value")));
+    let nobody = ask(world.server.request(Method::POST, "/v1/ai/chat").body("{}")).await;
+    assert_eq!((nobody.status, nobody.header("www-authenticate")), (401, "Bearer"));
+    assert!(nobody.text.starts_with("Send Authorization"), "{}", nobody.text);
+    let broken =
+        world.request(Method::POST, "/v1/ai/chat").header("content-type", "application/json").body("{");
+    assert_eq!(ask(broken).await.status, 400);
+    assert_eq!(world.count().await, (0, 0));
+    Some(())
+}
+
+async fn what_others_have_is_not_there(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let gate = Release::default();
+    world.play(wait_after(vec![delta("secret")], &gate, "secret"));
+    let mut live = Live::open(post(&world, &json!({ "id": "mine", "message": user("u", "hi") }))).await;
+    live.until("text-delta").await;
+    for other in [world.member("bob").await, world.stranger("eve").await] {
+        assert_eq!(other.get("/v1/ai/chat/mine/stream").await.status, 204);
+        assert_eq!(other.post("/v1/ai/chat/mine/stop").await.status, 404);
+    }
+    let bob = world.member("carl").await;
+    assert_eq!(
+        ask(post(&bob, &json!({ "id": "mine", "message": user("v", "let me in") }))).await.status,
+        404
+    );
+    let eve = world.stranger("mallory").await;
+    assert_eq!(text(&chat(&eve, json!({ "id": "mine", "message": user("v", "hi") })).await), "Hello.");
+    gate.open();
+    live.rest().await;
+    Some(())
+}

@@ -1,0 +1,380 @@
+//! `/v1/responses` and `/v1/conversations` as OpenAI's clients use them.
+
+use reqwest::{Method, RequestBuilder};
+use serde_json::{Value, json};
+use testkit::sandbox::Release;
+use testkit::server::{Answer, Backend};
+
+use crate::scripts::{delta, lines, result, step, wait_after};
+use crate::told::{Frame, Live, joined, kinds};
+use crate::world::{World, ask, stories, thread};
+
+stories!(
+    a_response_is_a_turn_of_a_conversation,
+    steps_are_calls_and_sources_are_citations,
+    a_stream_goes_on_after_any_frame,
+    responses_follow_each_other_and_branch,
+    one_runs_in_the_background_and_is_cancelled,
+    a_busy_conversation_is_locked,
+    conversations_have_items_and_metadata,
+    what_is_not_stored_is_gone,
+    errors_are_openais,
+);
+
+fn post(world: &World, path: &str, body: &Value) -> RequestBuilder {
+    world.request(Method::POST, path).header("content-type", "application/json").body(body.to_string())
+}
+
+async fn create(world: &World, body: Value) -> Value {
+    let answer = ask(post(world, "/v1/responses", &body)).await;
+    assert_eq!(answer.status, 200, "{body}: {}", answer.text);
+    answer.body
+}
+
+async fn stream(world: &World, body: Value) -> Vec<Frame> {
+    Live::open(post(world, "/v1/responses", &body)).await.rest().await
+}
+
+fn text(response: &Value) -> String {
+    let items = response["output"].as_array().unwrap().iter().filter(|item| item["type"] == "message");
+    items.map(|item| item["content"][0]["text"].as_str().unwrap()).collect()
+}
+
+fn refused(answer: &Answer, status: u16, code: &str, param: Value) {
+    let error = &answer.body["error"];
+    assert_eq!((answer.status, error["code"].as_str()), (status, Some(code)), "{}", answer.text);
+    assert_eq!(error["param"], param, "{}", answer.text);
+    assert!(error["message"].as_str().is_some_and(|text| !text.is_empty()));
+}
+
+fn uuid(id: &Value, prefix: &str) -> String {
+    let simple = id.as_str().unwrap().strip_prefix(prefix).unwrap();
+    uuid::Uuid::try_parse(simple).unwrap().to_string()
+}
+
+async fn a_response_is_a_turn_of_a_conversation(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let body = json!({ "model": "demo/assistant", "input": "think 2 words", "instructions": "Be brief.",
+        "metadata": { "a": "b" }, "temperature": 0.2 });
+    let made = create(&world, body).await;
+    assert_eq!(
+        (&made["object"], &made["status"], &made["error"]),
+        (&json!("response"), &json!("completed"), &Value::Null)
+    );
+    assert_eq!(
+        (&made["model"], &made["metadata"], &made["temperature"]),
+        (&json!("demo/assistant"), &json!({ "a": "b" }), &json!(0.2))
+    );
+    assert_eq!((&made["instructions"], &made["background"]), (&json!("Be brief."), &json!(false)));
+    assert_eq!(text(&made), "I thought 2 words.");
+    assert_eq!(made["output"][0]["content"][0], json!({ "type": "reasoning_text", "text": "one thought" }));
+    assert!(made["usage"]["total_tokens"].as_i64().unwrap() > 0);
+    let conversation = uuid(&made["conversation"]["id"], "conv_");
+    assert_eq!(
+        world.thread(&conversation).await,
+        thread(&[("user", "think 2 words"), ("assistant", "I thought 2 words.")])
+    );
+    let id = made["id"].as_str().unwrap();
+    let again = world.get(&format!("/v1/responses/{id}")).await;
+    assert_eq!(again.body, made);
+    let input = world.get(&format!("/v1/responses/{id}/input_items")).await.body;
+    assert_eq!(input["data"][0]["content"], json!([{ "type": "input_text", "text": "think 2 words" }]));
+    // Every run is one, whoever began it.
+    let told = world.tell(&json!({ "message": "hi", "conversation": conversation, "mode": "agent" })).await;
+    let other = world.get(&format!("/v1/responses/{}", told.run())).await.body;
+    assert_eq!((text(&other), &other["status"]), ("Hello.".into(), &json!("completed")));
+    let gone = world.send(Method::DELETE, &format!("/v1/responses/{id}"), None).await;
+    assert_eq!(gone.body, json!({ "id": id, "object": "response", "deleted": true }));
+    assert_eq!(world.get(&format!("/v1/responses/{id}")).await.status, 404);
+    assert_eq!(world.thread(&conversation).await.len(), 4, "what was said is kept");
+    Some(())
+}
+
+async fn steps_are_calls_and_sources_are_citations(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let ended =
+        json!({ "type": "step", "id": "s", "name": "look", "status": "succeeded", "result": [1], "ts": 7 });
+    world.play(lines(vec![delta("I look."), step("s", "running"), delta("It"), ended, result("It is.")]));
+    let frames = stream(&world, json!({ "model": "agent", "input": "look", "stream": true })).await;
+    for (n, frame) in frames.iter().enumerate() {
+        assert_eq!(frame.data["sequence_number"], json!(n));
+        assert_eq!(frame.event.as_deref(), Some(frame.kind()));
+    }
+    assert_eq!(
+        kinds(&frames)[..3],
+        ["response.created", "response.in_progress", "response.output_item.added"]
+    );
+    assert_eq!(joined(&frames, "response.output_text.delta", "delta"), "I look.It is.");
+    let last = &frames.last().unwrap().data;
+    assert_eq!(last["type"], "response.completed");
+    let output = last["response"]["output"].as_array().unwrap();
+    let types: Vec<&str> = output.iter().map(|item| item["type"].as_str().unwrap()).collect();
+    assert_eq!(types, ["message", "function_call", "message", "function_call_output"]);
+    assert_eq!((&output[1]["name"], &output[3]["output"]), (&json!("look"), &json!("[1]")));
+    assert_eq!(output[1]["call_id"], output[3]["call_id"]);
+    // The final object is what the item events say.
+    for frame in frames.iter().filter(|frame| frame.kind() == "response.output_item.done") {
+        let at = frame.data["output_index"].as_u64().unwrap() as usize;
+        assert_eq!(frame.data["item"], output[at]);
+    }
+    let id = last["response"]["id"].as_str().unwrap();
+    assert_eq!(world.get(&format!("/v1/responses/{id}")).await.body, last["response"]);
+    Some(())
+}
+
+async fn a_stream_goes_on_after_any_frame(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let gate = Release::default();
+    world.play(wait_after(vec![delta("One "), step("s", "running"), delta("two")], &gate, "two three"));
+    let body = json!({ "model": "agent", "input": "count", "stream": true, "background": true });
+    let mut live = Live::open(post(&world, "/v1/responses", &body)).await;
+    let created = live.next().await.unwrap();
+    let id = created.data["response"]["id"].as_str().unwrap().to_owned();
+    live.until("response.output_text.delta").await;
+    drop(live);
+    let now = world.get(&format!("/v1/responses/{id}")).await.body;
+    assert_eq!(
+        (&now["status"], &now["background"], &now["usage"]),
+        (&json!("in_progress"), &json!(true), &Value::Null)
+    );
+    gate.open();
+    let path = format!("/v1/responses/{id}?stream=true");
+    let whole = world.get(&path).await.text;
+    let frames: Vec<&str> = whole.split_inclusive("\n\n").collect();
+    assert!(frames.last().unwrap().contains("response.completed"), "the run went on alone");
+    for after in 0..frames.len() {
+        let rest = world.get(&format!("{path}&starting_after={after}")).await.text;
+        assert_eq!(rest, frames[after + 1..].concat(), "after {after}");
+    }
+    let numbered = frames.iter().position(|frame| frame.starts_with("id: 3\n")).unwrap();
+    let rest = ask(world.request(Method::GET, &path).header("last-event-id", 3)).await.text;
+    assert_eq!(rest, frames[numbered + 1..].concat());
+    assert_eq!(world.get(&format!("{path}&starting_after=x")).await.status, 400);
+    Some(())
+}
+
+async fn responses_follow_each_other_and_branch(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let ask_for = |words: &str, previous: Option<&Value>| {
+        json!({ "model": "demo/assistant", "input": format!("think {words} words"),
+        "previous_response_id": previous })
+    };
+    let one = create(&world, ask_for("1", None)).await;
+    let two = create(&world, ask_for("2", Some(&one["id"]))).await;
+    assert_eq!((&two["previous_response_id"], &two["conversation"]), (&one["id"], &one["conversation"]));
+    let three = create(&world, ask_for("3", Some(&one["id"]))).await;
+    let conversation = uuid(&one["conversation"]["id"], "conv_");
+    let said =
+        async || world.thread(&conversation).await.into_iter().map(|(_, text)| text).collect::<Vec<_>>();
+    assert_eq!(said().await, ["think 1 words", "I thought 1 word.", "think 3 words", "I thought 3 words."]);
+    // The other branch goes on from where it was.
+    let four = create(&world, ask_for("4", Some(&two["id"]))).await;
+    assert_eq!(
+        said().await[2..],
+        ["think 2 words", "I thought 2 words.", "think 4 words", "I thought 4 words."]
+    );
+    assert_ne!(three["id"], four["id"]);
+    let unknown = ask(post(&world, "/v1/responses", &ask_for("1", Some(&json!("resp_nothing"))))).await;
+    refused(&unknown, 400, "previous_response_not_found", json!("previous_response_id"));
+    // A history of the client's own.
+    let input = json!([{ "role": "developer", "content": "Be kind." }, { "role": "user", "content": "hi" },
+        { "type": "function_call", "call_id": "c", "name": "look", "arguments": "{}" },
+        { "type": "function_call_output", "call_id": "c", "output": "nothing" },
+        { "type": "message", "role": "assistant", "content": [{ "type": "output_text", "text": "Hi." }] },
+        { "role": "user", "content": [{ "type": "input_text", "text": "think 1 words" },
+            { "type": "input_file", "filename": "a.txt", "file_data": "data:text/plain;base64,aGk=" }] }]);
+    let own = create(&world, json!({ "model": "demo/assistant", "input": input })).await;
+    assert_eq!(text(&own), "I thought 1 word.");
+    let conversation = uuid(&own["conversation"]["id"], "conv_");
+    let items = world.get(&format!("/v1/conversations/{conversation}/items?order=asc")).await.body;
+    let types: Vec<&str> =
+        items["data"].as_array().unwrap().iter().map(|item| item["type"].as_str().unwrap()).collect();
+    assert_eq!(
+        types,
+        [
+            "message",
+            "message",
+            "function_call",
+            "function_call_output",
+            "message",
+            "message",
+            "reasoning",
+            "message"
+        ]
+    );
+    assert_eq!(items["data"][5]["content"][1]["filename"], "a.txt");
+    Some(())
+}
+
+async fn one_runs_in_the_background_and_is_cancelled(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let gate = Release::default();
+    world.play(wait_after(vec![delta("One")], &gate, "One"));
+    let made = create(&world, json!({ "model": "agent", "input": "hi", "background": true })).await;
+    assert_eq!((&made["status"], &made["output"]), (&json!("queued"), &json!([])));
+    let path = format!("/v1/responses/{}", made["id"].as_str().unwrap());
+    let ended = ask(post(&world, &format!("{path}/cancel"), &json!({}))).await;
+    assert_eq!(
+        (ended.status, &ended.body["status"], &ended.body["error"]["code"]),
+        (200, &json!("cancelled"), &json!("cancelled"))
+    );
+    assert_eq!(world.get(&path).await.body["status"], "cancelled");
+    let told = Live::open(world.request(Method::GET, &format!("{path}?stream=true"))).await.rest().await;
+    assert_eq!(told.last().unwrap().kind(), "response.failed");
+    // Without background the client's leaving ends it.
+    let hanging = Release::default();
+    world.play(wait_after(vec![delta("One")], &hanging, "One"));
+    let mut live = Live::open(post(
+        &world,
+        "/v1/responses",
+        &json!({ "model": "agent", "input": "hi", "stream": true }),
+    ))
+    .await;
+    live.until("response.output_text.delta").await;
+    let run = live.run();
+    drop(live);
+    assert_eq!(world.settled(&run).await["status"], "cancelled");
+    Some(())
+}
+
+async fn a_busy_conversation_is_locked(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let made = ask(post(&world, "/v1/conversations", &json!({}))).await.body;
+    let gate = Release::default();
+    world.play(wait_after(vec![delta("One")], &gate, "One"));
+    let body = |model: &str| json!({ "model": model, "input": "hi", "conversation": { "id": made["id"] }, "background": model == "agent" });
+    let under_way = create(&world, body("agent")).await;
+    let busy = ask(post(&world, "/v1/responses", &body("demo/assistant"))).await;
+    refused(&busy, 400, "conversation_locked", json!("conversation"));
+    assert_eq!(busy.body["error"]["type"], "invalid_request_error");
+    let items = json!({ "items": [{ "role": "user", "content": "hi" }] });
+    let path = format!("/v1/conversations/{}/items", made["id"].as_str().unwrap());
+    refused(&ask(post(&world, &path, &items)).await, 400, "conversation_locked", json!("conversation"));
+    gate.open();
+    world.settled(&uuid(&under_way["id"], "resp_")).await;
+    assert_eq!(create(&world, body("demo/assistant")).await["status"], "completed");
+    Some(())
+}
+
+async fn conversations_have_items_and_metadata(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let items = json!([{ "type": "message", "role": "user", "content": "hi" }]);
+    let made =
+        ask(post(&world, "/v1/conversations", &json!({ "metadata": { "topic": "a" }, "items": items })))
+            .await;
+    assert_eq!(
+        (made.status, &made.body["object"], &made.body["metadata"]),
+        (200, &json!("conversation"), &json!({ "topic": "a" }))
+    );
+    let path = format!("/v1/conversations/{}", made.body["id"].as_str().unwrap());
+    assert_eq!(world.get(&path).await.body, made.body);
+    let changed = ask(post(&world, &path, &json!({ "metadata": { "topic": "b" } }))).await.body;
+    assert_eq!(changed["metadata"], json!({ "topic": "b" }));
+    let more = json!({ "items": [{ "role": "assistant", "content": "Hello." }, { "role": "user", "content": "think 1 words" }] });
+    let added = ask(post(&world, &format!("{path}/items"), &more)).await.body;
+    assert_eq!((&added["object"], added["data"].as_array().unwrap().len()), (&json!("list"), 2));
+    let list = world.get(&format!("{path}/items?limit=2")).await.body;
+    assert_eq!(
+        (&list["data"][0], &list["has_more"], &list["last_id"]),
+        (&added["data"][1], &json!(true), &added["data"][0]["id"])
+    );
+    let next =
+        world.get(&format!("{path}/items?limit=2&after={}", list["last_id"].as_str().unwrap())).await.body;
+    assert_eq!((&next["has_more"], next["data"].as_array().unwrap().len()), (&json!(false), 1));
+    let id = next["data"][0]["id"].as_str().unwrap();
+    assert_eq!(world.get(&format!("{path}/items/{id}")).await.body, next["data"][0]);
+    assert_eq!(world.get(&format!("{path}/items/msg_nothing")).await.status, 404);
+    // The list is ours; what others make is in it, too.
+    let told = world.tell(&json!({ "message": "hi" })).await;
+    let all = world.get("/v1/conversations?limit=1").await.body;
+    assert_eq!(uuid(&all["data"][0]["id"], "conv_"), told.conversation());
+    let rest = world.get(&format!("/v1/conversations?after={}", all["last_id"].as_str().unwrap())).await.body;
+    assert_eq!((&rest["data"][0], &rest["has_more"]), (&changed, &json!(false)));
+    let gone = world.send(Method::DELETE, &path, None).await.body;
+    assert_eq!((&gone["object"], &gone["deleted"]), (&json!("conversation.deleted"), &json!(true)));
+    assert_eq!(world.get(&path).await.status, 404);
+    assert_eq!(world.get(&format!("{path}/items")).await.status, 404);
+    Some(())
+}
+
+async fn what_is_not_stored_is_gone(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let made =
+        create(&world, json!({ "model": "demo/assistant", "input": "think 1 words", "store": false })).await;
+    assert_eq!((text(&made), &made["store"]), ("I thought 1 word.".into(), &json!(false)));
+    assert_eq!(world.get(&format!("/v1/responses/{}", made["id"].as_str().unwrap())).await.status, 404);
+    let told = stream(
+        &world,
+        json!({ "model": "demo/assistant", "input": "think 1 words", "store": false, "stream": true }),
+    )
+    .await;
+    assert_eq!(told.last().unwrap().kind(), "response.completed");
+    let id = told.last().unwrap().data["response"]["id"].as_str().unwrap().to_owned();
+    for _ in 0..500 {
+        if world.get(&format!("/v1/responses/{id}")).await.status == 404 {
+            assert_eq!(world.count().await, (0, 0));
+            return Some(());
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    panic!("it is still there");
+}
+
+async fn errors_are_openais(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let long = json!("a".repeat(513));
+    let pairs: serde_json::Map<String, Value> = (0..17).map(|n| (n.to_string(), json!("x"))).collect();
+    for (body, status, code, param) in [
+        (json!({}), 400, "invalid_value", json!("input")),
+        (json!({ "input": "" }), 400, "invalid_value", json!("input")),
+        (json!({ "input": 7 }), 400, "invalid_value", json!("input")),
+        (json!({ "input": [] }), 400, "invalid_value", json!("input")),
+        (
+            json!({ "input": [{ "role": "robot", "content": "x" }] }),
+            400,
+            "invalid_value",
+            json!("input.0.role"),
+        ),
+        (json!({ "input": [{ "type": "computer_call" }] }), 400, "invalid_value", json!("input.0.type")),
+        (
+            json!({ "input": [{ "role": "user", "content": "hi" }, { "role": "assistant", "content": "ho" }] }),
+            400,
+            "invalid_value",
+            json!("input"),
+        ),
+        (
+            json!({ "input": "hi", "tools": [{ "type": "function", "name": "f" }] }),
+            400,
+            "invalid_value",
+            json!("tools"),
+        ),
+        (json!({ "input": "hi", "metadata": pairs }), 400, "invalid_value", json!("metadata")),
+        (json!({ "input": "hi", "metadata": { "a": long } }), 400, "invalid_value", json!("metadata")),
+        (
+            json!({ "input": "hi", "store": false, "background": true }),
+            400,
+            "invalid_value",
+            json!("background"),
+        ),
+        (
+            json!({ "input": "hi", "conversation": "a", "previous_response_id": "b" }),
+            400,
+            "invalid_value",
+            json!("previous_response_id"),
+        ),
+        (json!({ "input": "hi", "stream": "yes" }), 400, "invalid_value", json!("stream")),
+        (json!({ "input": "hi", "model": "nobody/nothing" }), 404, "model_not_found", Value::Null),
+        (json!({ "input": "hi", "conversation": "conv_nothing" }), 404, "not_found", Value::Null),
+    ] {
+        refused(&ask(post(&world, "/v1/responses", &body)).await, status, code, param);
+    }
+    assert_eq!(world.count().await, (0, 0));
+    let nobody = ask(world.server.request(Method::GET, "/v1/conversations")).await;
+    assert_eq!((nobody.status, &nobody.body["error"]["type"]), (401, &json!("authentication_error")));
+    // A run that fails is a response that failed.
+    let failed = create(&world, json!({ "model": "demo/assistant", "input": "fail" })).await;
+    assert_eq!((&failed["status"], &failed["error"]["code"]), (&json!("failed"), &json!("model_error")));
+    let told = stream(&world, json!({ "model": "demo/assistant", "input": "fail", "stream": true })).await;
+    assert_eq!(told.last().unwrap().kind(), "response.failed");
+    Some(())
+}

@@ -1,0 +1,104 @@
+//! Tables: names, columns and counts. Their rows are `rows`.
+
+use domain::scope::Scope;
+use domain::table::{Column, Table};
+use domain::time::from_ms;
+use jiff::Timestamp;
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use uuid::Uuid;
+
+use super::{rows, workspaces};
+use crate::error::{Result, StoreError};
+use crate::turns::{parse_json, to_json};
+
+const COLUMNS: &str = "id, name, columns, row_count, created_at, updated_at";
+
+fn read(row: &Row<'_>) -> rusqlite::Result<(Table, String)> {
+    let table = Table {
+        id: row.get(0)?,
+        name: row.get(1)?,
+        columns: Vec::new(),
+        row_count: row.get(3)?,
+        created_at: from_ms(row.get(4)?),
+        updated_at: from_ms(row.get(5)?),
+    };
+    Ok((table, row.get(2)?))
+}
+
+fn whole((table, columns): (Table, String)) -> Result<Table> {
+    Ok(Table { columns: parse_json(&columns)?, ..table })
+}
+
+pub(super) fn create(db: &Connection, scope: &Scope, table: &Table) -> Result<()> {
+    workspaces::find(db, scope)?.ok_or(StoreError::NotFound)?;
+    db.execute(
+        "INSERT INTO user_tables (workspace_id, id, name, columns, created_at, updated_at) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+        params![
+            scope.workspace,
+            table.id,
+            table.name,
+            to_json(&table.columns)?,
+            table.created_at.as_millisecond(),
+            table.updated_at.as_millisecond()
+        ],
+    )?;
+    Ok(())
+}
+
+pub(super) fn update(
+    db: &Connection,
+    scope: &Scope,
+    id: Uuid,
+    name: Option<&str>,
+    columns: Option<&[Column]>,
+    now: Timestamp,
+) -> Result<Table> {
+    let table = find(db, scope, id)?.ok_or(StoreError::NotFound)?;
+    let table = crate::knowledge::changed(table, name, columns, now)?;
+    db.execute(
+        "UPDATE user_tables SET name = ?3, columns = ?4, updated_at = ?5 WHERE workspace_id = ?1 AND id = ?2",
+        params![scope.workspace, id, table.name, to_json(&table.columns)?, now.as_millisecond()],
+    )?;
+    Ok(table)
+}
+
+/// Counts rows that came or went.
+pub(super) fn count(db: &Connection, scope: &Scope, id: Uuid, more: i64, now: Timestamp) -> Result<()> {
+    let found = db
+        .prepare_cached(
+            "UPDATE user_tables SET row_count = row_count + ?3, updated_at = ?4 \
+             WHERE workspace_id = ?1 AND id = ?2",
+        )?
+        .execute(params![scope.workspace, id, more, now.as_millisecond()])?;
+    if found == 0 { Err(StoreError::NotFound) } else { Ok(()) }
+}
+
+pub(super) fn find(db: &Connection, scope: &Scope, id: Uuid) -> Result<Option<Table>> {
+    let text = format!("SELECT {COLUMNS} FROM user_tables WHERE workspace_id = ?1 AND id = ?2");
+    let row = db.prepare_cached(&text)?.query_row(params![scope.workspace, id], read).optional()?;
+    row.map(whole).transpose()
+}
+
+pub(super) fn list(db: &Connection, scope: &Scope, after: Option<Uuid>, limit: usize) -> Result<Vec<Table>> {
+    let text =
+        format!("SELECT {COLUMNS} FROM user_tables WHERE workspace_id = ?1 AND id > ?2 ORDER BY id LIMIT ?3");
+    let mut statement = db.prepare_cached(&text)?;
+    let bound = params![scope.workspace, after.unwrap_or(Uuid::nil()), limit as i64];
+    let found = statement.query_map(bound, read)?;
+    found.map(|row| whole(row?)).collect()
+}
+
+pub(super) fn remove(db: &Connection, scope: &Scope, id: Uuid) -> Result<()> {
+    find(db, scope, id)?.ok_or(StoreError::NotFound)?;
+    rows::remove_where(db, "table_id = ?2", params![scope.workspace, id])?;
+    db.execute("DELETE FROM user_tables WHERE workspace_id = ?1 AND id = ?2", params![scope.workspace, id])?;
+    Ok(())
+}
+
+/// All of a workspace that is removed.
+pub(super) fn remove_all(db: &Connection, workspace: Uuid) -> Result<()> {
+    rows::remove_where(db, "TRUE", params![workspace])?;
+    db.execute("DELETE FROM user_tables WHERE workspace_id = ?1", [workspace])?;
+    Ok(())
+}

@@ -1,0 +1,80 @@
+// OpenAI's library against a server: responses, conversations, chat completions.
+import assert from 'node:assert/strict';
+import OpenAI from 'openai';
+
+const [url, key] = process.argv.slice(2);
+const client = new OpenAI({ baseURL: `${url}/v1`, apiKey: key, maxRetries: 0 });
+const model = 'demo/assistant';
+
+assert.ok((await client.models.list()).data.some((one) => one.id === model));
+
+// Chat completions are the gateway's.
+const completion = client.chat.completions.stream({ model, messages: [{ role: 'user', content: 'think 2 words' }] });
+assert.equal(await completion.finalContent(), 'I thought 2 words.');
+
+// A response, whole and streamed.
+const whole = await client.responses.create({ model, input: 'think 1 words', metadata: { a: 'b' } });
+assert.deepEqual([whole.status, whole.output_text, whole.metadata], ['completed', 'I thought 1 word.', { a: 'b' }]);
+const stream = client.responses.stream({ model, input: 'think 3 words', previous_response_id: whole.id });
+let deltas = '';
+stream.on('response.output_text.delta', (event) => (deltas += event.delta));
+const final = await stream.finalResponse();
+assert.deepEqual([final.output_text, deltas, final.conversation.id], ['I thought 3 words.', 'I thought 3 words.', whole.conversation.id]);
+assert.ok(final.usage.total_tokens > 0);
+assert.deepEqual((await client.responses.retrieve(final.id)).output, JSON.parse(JSON.stringify(final.output.map(({ parsed, ...item }) => ({ ...item, ...(item.content ? { content: item.content.map(({ parsed: _, ...part }) => part) } : {}) })))));
+assert.equal((await client.responses.inputItems.list(final.id)).data[0].content[0].text, 'think 3 words');
+
+// A sandbox's steps are calls with their outputs.
+const looked = await client.responses.stream({ model: 'agent', input: 'look' }).finalResponse();
+assert.deepEqual(looked.output.map((item) => item.type), ['message', 'function_call', 'function_call_output', 'message']);
+assert.deepEqual([looked.output[1].name, looked.output[1].arguments, looked.output[2].output], ['look', '{"y":2}', '[1]']);
+
+// Cut in the middle, and gone on with.
+const background = await client.responses.create({ model, input: 'think 200 words', background: true, stream: true });
+let seen = 0;
+let id;
+for await (const event of background) {
+  id ??= event.response.id;
+  seen = event.sequence_number;
+  if (seen > 20) break;
+}
+const next = [];
+for await (const event of await client.responses.retrieve(id, { stream: true, starting_after: seen })) next.push(event);
+assert.deepEqual(next.map((event) => event.sequence_number), next.map((_, n) => seen + 1 + n));
+assert.equal(next.at(-1).response.output_text ?? next.at(-1).response.output.at(-1).content[0].text, 'I thought 200 words.');
+const helper = client.responses.stream({ response_id: id, starting_after: 5 });
+assert.equal((await helper.finalResponse()).status, 'completed');
+
+// Cancelled.
+const long = await client.responses.create({ model, input: 'think 2000 words', background: true });
+assert.equal((await client.responses.cancel(long.id)).status, 'cancelled');
+
+// Conversations.
+const made = await client.conversations.create({ metadata: { topic: 'x' }, items: [{ type: 'message', role: 'user', content: 'hi' }] });
+assert.deepEqual((await client.conversations.retrieve(made.id)).metadata, { topic: 'x' });
+await client.conversations.items.create(made.id, { items: [{ type: 'message', role: 'assistant', content: 'Hello.' }] });
+await client.responses.create({ model, input: 'think 1 words', conversation: made.id });
+const items = [];
+for await (const item of client.conversations.items.list(made.id, { order: 'asc', limit: 2 })) items.push(item);
+assert.deepEqual(items.map((item) => item.type), ['message', 'message', 'message', 'reasoning', 'message']);
+assert.equal((await client.conversations.items.retrieve(items[0].id, { conversation_id: made.id })).id, items[0].id);
+assert.deepEqual((await client.conversations.update(made.id, { metadata: { topic: 'y' } })).metadata, { topic: 'y' });
+
+// Busy, unknown, wrong.
+const busy = await client.responses.create({ model, input: 'think 2000 words', conversation: made.id, background: true });
+await assert.rejects(client.responses.create({ model, input: 'hi', conversation: made.id }), (error) => {
+  assert.ok(error instanceof OpenAI.BadRequestError);
+  assert.deepEqual([error.code, error.param, error.type], ['conversation_locked', 'conversation', 'invalid_request_error']);
+  return true;
+});
+await client.responses.cancel(busy.id);
+await assert.rejects(client.responses.create({ model: 'nobody/nothing', input: 'hi' }), OpenAI.NotFoundError);
+await assert.rejects(client.responses.create({ model, input: [] }), OpenAI.BadRequestError);
+await assert.rejects(new OpenAI({ baseURL: `${url}/v1`, apiKey: 'wrong', maxRetries: 0 }).responses.create({ model, input: 'hi' }), OpenAI.AuthenticationError);
+const failed = await client.responses.create({ model, input: 'fail' });
+assert.deepEqual([failed.status, failed.error.code], ['failed', 'model_error']);
+await client.responses.delete(whole.id);
+await assert.rejects(client.responses.retrieve(whole.id), OpenAI.NotFoundError);
+assert.equal((await client.conversations.delete(made.id)).deleted, true);
+await assert.rejects(client.conversations.retrieve(made.id), OpenAI.NotFoundError);
+console.log('ok');
