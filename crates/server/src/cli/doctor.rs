@@ -24,7 +24,7 @@ use upstream::mcp::McpClient;
 
 use super::{open_beside, say};
 use crate::boot::{self, LOCAL_USER, open_blobs};
-use crate::config::{Blobs, Config, Database, Provider, flags};
+use crate::config::{Blobs, Config, Database, Provider, Source, flags};
 use crate::sandbox_child;
 
 /// With less than this left, a write may fail any time.
@@ -196,6 +196,10 @@ async fn blobs(config: &Config) -> Finding {
                 Err(format!("{} cannot be written; check its owner and mode", folder.display()))
             }
             Ok(_) => Ok(format!("files in {}", folder.display())),
+            // What is wrong with the data folder is said above.
+            Err(_) if config.source("blob_url") == Source::Default && !config.data.is_dir() => {
+                Ok(format!("{} will be made within the data folder", folder.display()))
+            }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 Ok(format!("{} will be made at the first start", folder.display()))
             }
