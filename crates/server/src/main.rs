@@ -2,10 +2,6 @@
 
 use std::process::ExitCode;
 
-/// A turn makes thousands of small pieces on one thread and frees them on another, which this one is quick at.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
     let args: Vec<_> = std::env::args_os().collect();
     // A part of a sandbox room is this program again: before anything else, and before there are threads.

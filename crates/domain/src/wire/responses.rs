@@ -42,6 +42,10 @@ impl Responses {
     }
 
     /// Adds the frames of an event, those after frame number `after`.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "an event has four parts; then from where on, and where to"
+    )]
     pub fn push(&mut self, seq: i64, ts: i64, kind: &str, data: &str, after: i64, out: &mut Vec<u8>) {
         let mut events = Vec::new();
         for piece in self.pieces.read(kind, data) {

@@ -116,6 +116,7 @@ pub async fn show(
     params(("id" = String, Path), ("workspace" = Option<Uuid>, Query), ("Last-Event-ID" = Option<i64>, Header)),
     responses((status = 200, description = "The UI message stream", content_type = "text/event-stream", body = String),
         (status = 204, description = "Nothing is under way")))]
+#[expect(clippy::too_many_arguments, reason = "each is a part of the request")]
 pub async fn stream(
     State(app): State<AppState>,
     caller: Caller,

@@ -46,6 +46,8 @@ pub struct Scan<R> {
     number: u64,
     /// What was read to tell the shape.
     first: Option<(Place, Vec<u8>, bool)>,
+    /// What the last line that is not empty ended with.
+    line_end: Option<u8>,
 }
 
 impl<R: BufRead> Scan<R> {
@@ -54,7 +56,7 @@ impl<R: BufRead> Scan<R> {
     }
 
     pub fn with_limit(from: R, limit: usize) -> Self {
-        Self { from, limit, shape: Shape::Unknown, line: 1, byte: 0, number: 0, first: None }
+        Self { from, limit, shape: Shape::Unknown, line: 1, byte: 0, number: 0, first: None, line_end: None }
     }
 
     /// The next JSON text and where it begins.
@@ -117,7 +119,7 @@ impl<R: BufRead> Scan<R> {
             Some(_) => {
                 let place = self.place();
                 let (text, whole) = self.read_line()?;
-                let ends = text.trim_ascii_end().last() == Some(&b'}');
+                let ends = self.line_end == Some(b'}');
                 let is_line = serde_json::from_slice::<IgnoredAny>(&text).is_ok() || ends;
                 self.first = Some((place, text, whole));
                 if is_line { Shape::Lines } else { Shape::Document }
@@ -137,6 +139,9 @@ impl<R: BufRead> Scan<R> {
                 text.extend_from_slice(&buffer[..taken]);
             } else {
                 whole = false;
+            }
+            if let Some(last) = buffer[..taken].trim_ascii_end().last() {
+                self.line_end = Some(*last);
             }
             let over = end.is_some() || buffer.is_empty();
             self.from.consume(taken);

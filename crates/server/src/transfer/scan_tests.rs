@@ -88,7 +88,7 @@ fn places_are_those_of_the_file() {
     let found = scan(b"[\n {\"a\":\n1},\n  2]", 64);
     let places: Vec<(u64, u64, u64)> =
         found.iter().map(|(place, _)| (place.line, place.byte, place.number)).collect();
-    assert_eq!(places, [(2, 3, 1), (4, 16, 2)]);
+    assert_eq!(places, [(2, 3, 1), (4, 15, 2)]);
     let found = scan(b"{}\n\n{\"b\":\xff}\n", 64);
     assert_eq!((found[1].0.line, found[1].0.byte, found[1].0.number), (3, 4, 2));
     assert!(matches!(&found[1].1, Found::Bad(reason) if reason.contains("UTF-8")), "{found:?}");

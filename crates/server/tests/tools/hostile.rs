@@ -219,7 +219,7 @@ async fn a_list_that_changes_is_offered_anew(_: Backend) -> Option<()> {
     let listed = fake.of("tools/list").len();
     fake.play(|asked| {
         let tools = json!({ "tools": [tool("other")] });
-        (asked.method() == "tools/list").then(|| Reply::Result(tools))
+        (asked.method() == "tools/list").then_some(Reply::Result(tools))
     });
     // A call of what is no more is told of.
     let turn = world.turn(&agent, &[("f__echo", json!({}))]).await;
@@ -265,7 +265,7 @@ async fn lists_have_pages_and_odd_tools_get_safe_names(_: Backend) -> Option<()>
     // A list without an end is not followed for ever.
     fake.play(|asked| {
         let page = json!({ "tools": vec![tool("t"); 100], "nextCursor": "again" });
-        (asked.method() == "tools/list").then(|| Reply::Result(page))
+        (asked.method() == "tools/list").then_some(Reply::Result(page))
     });
     Some(())
 }
