@@ -44,7 +44,7 @@ pub struct UsedView {
 }
 
 #[derive(Debug, Serialize, ToSchema)]
-pub struct UsageView {
+pub struct UsageReport {
     /// Newest first.
     data: Vec<DayView>,
     today: TodayView,
@@ -61,7 +61,7 @@ fn shape(DayUsage { day, usage, runs }: DayUsage) -> DayView {
 #[utoipa::path(get, path = "/v1/usage", operation_id = "get_usage", tag = "models",
     params(("days" = Option<u32>, Query, description = "How many days, today included: 1 to 366; 30 when left out"),
         ("workspace" = Option<Uuid>, Query)),
-    responses((status = 200, body = UsageView), (status = 400)))]
+    responses((status = 200, body = UsageReport), (status = 400)))]
 pub async fn show(
     State(app): State<AppState>,
     caller: Caller,
@@ -81,7 +81,7 @@ pub async fn show(
     };
     let today =
         TodayView { user: of(used.user, limits.user), workspace: of(used.workspace, limits.workspace) };
-    let view = UsageView { data: data.into_iter().map(shape).collect(), today, next: None };
+    let view = UsageReport { data: data.into_iter().map(shape).collect(), today, next: None };
     app.tell_tokens(&scope, Ok(axum::Json(view).into_response())).await
 }
 
