@@ -25,6 +25,8 @@ use crate::settle::Ending;
 const FIRST_READER: Duration = Duration::from_secs(5);
 /// How often it is looked whether a reader on another node is still there.
 const OTHER_NODES: Duration = Duration::from_secs(1);
+/// By when this node has heard of a reader that has come to another one.
+const HEARING: Duration = Duration::from_millis(100);
 const PANICKED: &str = "its task panicked, which is a bug";
 
 impl Turns {
@@ -98,7 +100,8 @@ impl Turns {
             live: Arc::clone(live),
             deadline: self.time_left(run),
             policy: run.on_disconnect,
-            grace: Duration::from_secs(inner.limits.disconnect_grace_seconds),
+            grace: Duration::from_secs(inner.limits.disconnect_grace_seconds)
+                .max(if inner.store.is_shared() { HEARING } else { Duration::ZERO }),
         };
         let ending = match runner(&dispatch, agent.as_ref()) {
             Runner::Model => {

@@ -58,11 +58,15 @@ impl Turns {
     /// Follows a run from after event `after`; 0 is the whole of it.
     pub async fn follow(&self, stream: Stream, run: Uuid, after: i64) -> Result<Follower, TurnError> {
         // Subscribed before the log is read, so that nothing falls between.
-        let follower = self.follow_new(stream, run, after);
+        let mut follower = self.follow_new(stream, run, after);
         let found = self.inner.store.get_run(&follower.stream.scope, run).await?;
         if after < 0 || after > found.last_event.max(follower.progress.borrow().last_seq) {
             let detail = "the event to resume after is not one of this run";
             return Err(StoreError::Invalid { input: "after", detail }.into());
+        }
+        // The run's node counts this reader before it is served: it may be the last one.
+        if !found.status.is_settled() && !follower.live.is_driven() {
+            follower.ask().await;
         }
         Ok(follower)
     }
