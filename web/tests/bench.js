@@ -1,7 +1,7 @@
 // How fast the web app is: `npm run bench`, or `make bench ARGS=web` with a release build. A thread of 10,000 messages
 // is opened and scrolled, typing is watched while 200 events a second stream in, and what a first visit loads is
 // weighed. It fails when a figure is over its limit.
-import { composer, say, startWorld, visit } from './world.js';
+import { composer, firstVisit, say, startWorld, visit } from './world.js';
 
 const MESSAGES = 10_000;
 
@@ -35,19 +35,6 @@ async function longest(page, doing) {
 }
 
 const frame = (page) => page.evaluate(() => new Promise((resolve) => requestAnimationFrame(resolve)));
-
-async function weigh(world) {
-  const fresh = await (await visit(world)).context.newPage();
-  const session = await fresh.context().newCDPSession(fresh);
-  let bytes = 0;
-  await session.send('Network.enable');
-  await session.send('Network.setCacheDisabled', { cacheDisabled: true });
-  session.on('Network.loadingFinished', (event) => (bytes += event.encodedDataLength));
-  await fresh.goto(world.server.url);
-  await fresh.getByRole('textbox', { name: 'Message' }).waitFor();
-  await fresh.waitForLoadState('networkidle');
-  told('first visit, all that is loaded', Math.round(bytes / 1000), 'kB', 250);
-}
 
 async function open(world, page, conversation) {
   const times = [];
@@ -93,7 +80,7 @@ async function type(world, page) {
 
 export async function measure(world, conversation) {
   const { page } = await visit(world);
-  await weigh(world);
+  told('first visit, all that is loaded', Math.round((await firstVisit(world)) / 1000), 'kB', 250);
   await open(world, page, conversation);
   await scroll(page);
   await type(world, page);
