@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, test } from 'node:test';
 import { dot, pdf } from './paper.js';
-import { composer, eventually, leave, say, settled, startWorld, visit } from './world.js';
+import { blocks, composer, eventually, leave, say, settled, startWorld, visit } from './world.js';
 
 let world;
 before(async () => (world = await startWorld({ env: { THREADKEEP_MAX_FILE_BYTES: String(3 * 1024 * 1024), THREADKEEP_MAX_FILES_PER_MESSAGE: '8' } })));
@@ -99,5 +99,22 @@ test('attach, paste, take back, send, and look into each kind of file after a re
   await (await look(/drawing.svg/)).getByText('There is no preview for').waitFor();
   assert.equal(await page.evaluate(() => window.hurt), undefined);
   assert.deepEqual(elsewhere, []);
+  assert.deepEqual(wrong, []);
+});
+
+test('a file that the assistant made is shown where it was made, live and after a reload', async () => {
+  const { page, wrong } = await visit(world);
+  await say(page, 'step a write_the_table {}\nmake rivers.tsv river\tkm\\nVolga\t3530\ndone a write_the_table fine\nsay Here it is.\nhold made\nanswer Here it is.');
+  await page.getByText('Here it is.', { exact: true }).waitFor();
+  const order = () => page.locator('article[data-role=assistant] :is([data-steps], [data-block=file], [data-block=text])').evaluateAll((all) => all.map((one) => one.dataset.block ?? 'steps'));
+  await eventually(async () => assert.deepEqual(await order(), ['steps', 'file', 'text']));
+  world.sandbox.open('made');
+  await settled(page);
+  const live = await blocks(page);
+  await page.reload();
+  await settled(page);
+  await eventually(async () => assert.deepEqual(await blocks(page), live));
+  await page.locator('article').getByRole('button', { name: /rivers.tsv/ }).click();
+  await eventually(async () => assert.deepEqual(await page.getByRole('dialog').getByRole('cell').allInnerTexts(), ['Volga', '3530']));
   assert.deepEqual(wrong, []);
 });

@@ -113,6 +113,54 @@ test('search as you type marks what it found', async () => {
   assert.deepEqual(wrong, []);
 });
 
+test('everything is within reach of the keyboard', async () => {
+  const { page, wrong } = await visit(world);
+  const press = async (...keys) => {
+    for (const key of keys) await page.keyboard.press(key);
+  };
+  const focused = () => page.evaluate(() => document.activeElement?.getAttribute('aria-label') ?? document.activeElement?.textContent);
+  const tab = async (name, key = 'Tab') => {
+    for (let n = 0; n < 60; n++) {
+      if ((await focused())?.startsWith(name)) return;
+      await press(key);
+    }
+    assert.fail(`no ${name}`);
+  };
+  await page.keyboard.type('step a peek {"n":1}');
+  await press('Shift+Enter');
+  await page.keyboard.type('answer by keyboard');
+  await press('Enter');
+  await settled(page);
+  await tab('Messages', 'Shift+Tab');
+  await tab('1 step');
+  await press('Enter');
+  await tab('peek');
+  await press('Enter');
+  await page.getByText('"n": 1').waitFor();
+  await tab('Show the run’s trace');
+  await press('Enter');
+  await page.getByRole('complementary', { name: 'Trace of the run' }).waitFor();
+  await press('Escape');
+  await page.getByRole('complementary').waitFor({ state: 'detached' });
+  await press('Control+Shift+O');
+  await page.getByRole('heading', { name: 'What shall we work on?' }).waitFor();
+  await press('Control+k');
+  await page.keyboard.type('by keyboard');
+  await page.locator('[data-history] mark').first().waitFor();
+  await tab('step a peek');
+  await press('Enter');
+  await eventually(async () => assert.ok((await lastAnswer(page)).includes('by keyboard')));
+  await page.reload();
+  await settled(page);
+  await tab('Skip to the page', 'Shift+Tab');
+  await press('Enter', 'Tab');
+  assert.equal(await page.evaluate(() => document.activeElement?.closest('main')?.id), 'main');
+  await tab('Attach files');
+  await press('Shift+Tab', 'ArrowUp');
+  await page.getByRole('textbox', { name: 'Edit message' }).waitFor();
+  assert.deepEqual(wrong, []);
+});
+
 test('the trace has the logs and survives a reload', async () => {
   const { page, wrong } = await visit(world);
   await say(page, 'log a word in the log\nstep a look {"id":12345678901234567890}\ndone a look fine\nanswer done');

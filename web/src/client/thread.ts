@@ -236,6 +236,7 @@ export class Thread {
 
   private tell(): void {
     announce({ thread: this.state.id, history: true });
+    window.dispatchEvent(new Event('threadkeep:history'));
   }
 
   /** Reads which messages are on which branch, and lays the branches beside each other. */
