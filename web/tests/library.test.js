@@ -115,7 +115,7 @@ test('a citation opens the page or the row that it is of', async () => {
   assert.deepEqual(wrong, []);
 });
 
-test('agents are given tools and told which calls wait; tool servers come and go', async () => {
+test('agents are given tools and told which calls wait; tool servers come and go; the workspace has a model', async () => {
   const { page, wrong } = await visit(world);
   await page.goto(`${world.server.url}/settings/tools`);
   await page.getByRole('list', { name: 'Tools of this server' }).getByText('search_pages').waitFor();
@@ -135,6 +135,13 @@ test('agents are given tools and told which calls wait; tool servers come and go
   await form.getByRole('checkbox', { name: 'ask before each call of save_to_table' }).check();
   await form.getByRole('button', { name: 'Save' }).click();
   await page.getByRole('list', { name: 'Agents' }).getByText('asks before save_to_table').waitFor();
+  await page.getByRole('link', { name: 'General' }).click();
+  await page.getByRole('combobox', { name: 'Model' }).selectOption('demo/assistant');
+  await page.getByRole('button', { name: 'Save' }).click();
+  await page.getByText('Saved.').waitFor();
+  const [{ id }] = (await world.server.api('GET', '/v1/workspaces')).data;
+  assert.equal((await world.server.api('GET', `/v1/workspaces/${id}`)).model, 'demo/assistant');
+
   const [agent] = (await world.server.api('GET', '/v1/agents')).data;
   assert.deepEqual([agent.tools, agent.approval], [['search_pages', 'save_to_table'], ['save_to_table']]);
   assert.deepEqual(wrong, []);
