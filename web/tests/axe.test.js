@@ -46,7 +46,7 @@ const look = { bypassCSP: true, reducedMotion: 'reduce' };
 const phone = { width: 390, height: 844 };
 const desk = { width: 1280, height: 800 };
 
-test('axe finds nothing in a thread', { timeout: 90_000 }, async () => {
+test('axe finds nothing in a thread', { timeout: 180_000 }, async () => {
   const { page, context } = await visit(world, look);
   await page.route('**/v1/models', (route) => route.fulfill({ contentType: 'application/json', body: '{"data":[{"id":"demo/assistant"}]}' }));
   await page.reload();
@@ -121,7 +121,7 @@ test('axe finds nothing in a thread', { timeout: 90_000 }, async () => {
   await check(page, 'missing');
 });
 
-test('axe finds nothing where a person is asked, in previews and at the door', { timeout: 90_000 }, async () => {
+test('axe finds nothing where a person is asked, in previews and at the door', { timeout: 180_000 }, async () => {
   const { page } = await visit(world, look);
   await page.evaluate(() => {
     const dataTransfer = new DataTransfer();
@@ -179,7 +179,7 @@ test('axe finds nothing where a person is asked, in previews and at the door', {
   await check(page, 'no server');
 });
 
-test('axe finds nothing in the settings', { timeout: 90_000 }, async () => {
+test('axe finds nothing in the settings', { timeout: 180_000 }, async () => {
   const { page } = await visit(world, look);
   const screens = ['/settings/general', '/settings/agents', '/settings/tools', '/pages', `/pages/${made.page.id}`, '/tables', `/tables/${made.table.id}`, '/settings/usage', '/settings/members', '/settings/keys', '/settings/audit', '/pages/01a1ded4-0b72-71da-b177-5da4caf99e0f'];
   for (const screen of screens) {

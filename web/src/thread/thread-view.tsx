@@ -103,7 +103,7 @@ export function ThreadView({ thread }: { thread: Thread }) {
           <Spinner size={22} label="Loading the thread" />
         </div>
       ) : rows.length === 0 ? (
-        <Welcome empty={state.phase === 'ready'} onTry={(text) => setTried({ text })} />
+        <Welcome onTry={(text) => setTried({ text })} />
       ) : (
         <ThreadList rows={rows} hasOlder={state.hasOlder} loadingOlder={state.loadingOlder} onOlder={older} target={target} draw={draw} />
       )}
