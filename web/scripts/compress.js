@@ -12,7 +12,7 @@ const sizes = new Map();
 for (const file of files) {
   const bytes = readFileSync(file);
   sizes.set(file.slice(dist.length), bytes.length);
-  if (/\.(woff2|png)$/.test(file)) continue;
+  if (/\.(woff2|png|bcmap|pfb|ttf)$/.test(file)) continue;
   const packed = {
     br: brotliCompressSync(bytes, { params: { [constants.BROTLI_PARAM_QUALITY]: 11 } }),
     gz: gzipSync(bytes, { level: 9 }),

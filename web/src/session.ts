@@ -3,6 +3,7 @@ import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { useCallback, useState } from 'react';
 import { listWorkspaces, whoami } from './client/api';
 import { Failure, setWorkspace } from './client/http';
+import { limits } from './client/upload';
 import type { Whoami, Workspace } from './client/types';
 
 export type Session = {
@@ -31,6 +32,7 @@ export function useSession(): Door {
     queryFn: async () => {
       setWorkspace(null);
       const [me, workspaces] = await Promise.all([whoami(), listWorkspaces()]);
+      Object.assign(limits, me.limits);
       setWorkspace((workspaces.find((one) => one.id === remembered()) ?? workspaces[0])?.id ?? null);
       return { me, workspaces };
     },

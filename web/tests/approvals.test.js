@@ -23,6 +23,7 @@ async function asked() {
   await page.locator('input[type=file]').setInputFiles([{ name: 'note.txt', mimeType: 'text/plain', buffer: Buffer.from('the secret is 42') }]);
   await say(page, 'call read_file {"name":"note.txt"}');
   await card(page).waitFor();
+  await page.getByRole('link', { name: /^call read_file/ }).first().waitFor();
   return visitor;
 }
 

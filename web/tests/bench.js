@@ -1,9 +1,10 @@
 // How fast the web app is: `npm run bench`, or `make bench ARGS=web` with a release build. A thread of 10,000 messages
-// is opened and scrolled, typing is watched while 200 events a second stream in, and what a first visit loads is
-// weighed. It fails when a figure is over its limit.
-import { composer, say, startWorld, visit } from './world.js';
+// is opened and scrolled, a history of 3,000 threads is scrolled, typing is watched while 200 events a second stream
+// in, and what a first visit loads is weighed. It fails when a figure is over its limit.
+import { composer, firstVisit, say, startWorld, visit } from './world.js';
 
 const MESSAGES = 10_000;
+const THREADS = 3_000;
 
 function told(name, value, unit, most) {
   const over = most !== undefined && value > most;
@@ -11,14 +12,15 @@ function told(name, value, unit, most) {
   console.log(`${name.padEnd(58)} ${`${value} ${unit}`.padStart(10)}${most === undefined ? '' : `   at most ${most}${over ? '  MISSED' : ''}`}`);
 }
 
-export async function fill(server) {
-  let conversation;
-  for (let n = 0; n < MESSAGES / 2; n++) {
-    const answer = n % 5 ? `A short answer, number ${n}, with **some** \`Markdown\`.` : `## Answer ${n}\\n\\n| a | b |\\n|---|---|\\n| ${n} | 2 |\\n\\n\`\`\`js\\nconst n = ${n};\\n\`\`\`\\n\\n- one\\n- two`;
-    ({ conversation } = await server.turn(`answer ${answer}`, conversation));
-  }
-  return conversation;
-}
+/** Answers as people get them: short ones, and every fifth with headings, a table, code and a list. */
+const answer = (n) => (n % 5 ? `A short answer, number ${n}, with **some** \`Markdown\`.` : `## Answer ${n}\n\n| a | b |\n|---|---|\n| ${n} | 2 |\n\n\`\`\`js\nconst n = ${n};\n\`\`\`\n\n- one\n- two`);
+
+/** The long thread, which is the newest, and many more. */
+const fill = (server) =>
+  server.take([
+    { title: 'long', at: Date.now(), messages: Array.from({ length: MESSAGES }, (_, n) => (n % 2 ? answer((n - 1) / 2) : `question ${n / 2}`)) },
+    ...Array.from({ length: THREADS }, (_, n) => ({ title: `thread ${n}`, at: Date.now() - (n + 1) * 3_600_000, messages: [`question ${n}`, answer(n)] })),
+  ]);
 
 /** The longest task of the page while something is done, in ms. */
 async function longest(page, doing) {
@@ -36,19 +38,6 @@ async function longest(page, doing) {
 
 const frame = (page) => page.evaluate(() => new Promise((resolve) => requestAnimationFrame(resolve)));
 
-async function weigh(world) {
-  const fresh = await (await visit(world)).context.newPage();
-  const session = await fresh.context().newCDPSession(fresh);
-  let bytes = 0;
-  await session.send('Network.enable');
-  await session.send('Network.setCacheDisabled', { cacheDisabled: true });
-  session.on('Network.loadingFinished', (event) => (bytes += event.encodedDataLength));
-  await fresh.goto(world.server.url);
-  await fresh.getByRole('textbox', { name: 'Message' }).waitFor();
-  await fresh.waitForLoadState('networkidle');
-  told('first visit, all that is loaded', Math.round(bytes / 1000), 'kB', 250);
-}
-
 async function open(world, page, conversation) {
   const times = [];
   for (let n = 0; n < 5; n++) {
@@ -61,16 +50,20 @@ async function open(world, page, conversation) {
   told(`a thread of ${MESSAGES.toLocaleString('en')} messages opens, median of 5`, times[2], 'ms', 1000);
 }
 
-async function scroll(page) {
-  await page.locator('[aria-label=Messages]').hover();
-  const worst = await longest(page, async () => {
-    for (let n = 0; n < 150; n++) {
-      await page.mouse.wheel(0, -1500);
+const wheel = (page, by, times) =>
+  longest(page, async () => {
+    for (let n = 0; n < times; n++) {
+      await page.mouse.wheel(0, by);
       await frame(page);
     }
   });
-  told('longest task while scrolling up 225,000 px', worst, 'ms', 100);
+
+async function scroll(page) {
+  await page.locator('[aria-label=Messages]').hover();
+  told('longest task while scrolling up 225,000 px', await wheel(page, -1500, 150), 'ms', 100);
   told('messages in the page after that', await page.locator('article').count(), '');
+  await page.locator('[data-history]').hover();
+  told(`longest task while scrolling through ${THREADS.toLocaleString('en')} threads`, await wheel(page, 700, 200), 'ms', 100);
 }
 
 async function type(world, page) {
@@ -91,19 +84,15 @@ async function type(world, page) {
   told('slowest key until it is drawn', slowest, 'ms');
 }
 
-export async function measure(world, conversation) {
+const world = await startWorld();
+try {
+  await fill(world.server);
+  const { data } = await world.server.api('GET', '/v1/chat-conversations?page[size]=1');
   const { page } = await visit(world);
-  await weigh(world);
-  await open(world, page, conversation);
+  told('first visit, all that is loaded', Math.round((await firstVisit(world)) / 1000), 'kB', 250);
+  await open(world, page, data[0].id);
   await scroll(page);
   await type(world, page);
-}
-
-if (process.argv[1] === new URL(import.meta.url).pathname) {
-  const world = await startWorld();
-  try {
-    await measure(world, await fill(world.server));
-  } finally {
-    await world.stop();
-  }
+} finally {
+  await world.stop();
 }

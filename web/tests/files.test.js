@@ -1,11 +1,11 @@
 // Files: limits told before anything is sent, progress, cancel, chips, previews.
 import assert from 'node:assert/strict';
 import { after, afterEach, before, test } from 'node:test';
-import { pdf } from './paper.js';
-import { composer, eventually, leave, say, settled, startWorld, visit } from './world.js';
+import { dot, pdf } from './paper.js';
+import { blocks, composer, eventually, leave, say, settled, startWorld, visit } from './world.js';
 
 let world;
-before(async () => (world = await startWorld()));
+before(async () => (world = await startWorld({ env: { THREADKEEP_MAX_FILE_BYTES: String(3 * 1024 * 1024), THREADKEEP_MAX_FILES_PER_MESSAGE: '8' } })));
 afterEach(() => leave(world));
 after(() => world?.stop());
 
@@ -30,13 +30,13 @@ test('what is too large or too many is told before a byte is sent', async () => 
   const { page, wrong } = await visit(world);
   const sent = [];
   page.on('request', (request) => request.method() === 'POST' && sent.push(request.url()));
-  await give(page, 'drop', [{ name: 'huge.bin', type: '', size: 50 * 1024 * 1024 + 1 }]);
-  await page.getByText('huge.bin is larger than 50 MiB.').waitFor();
+  await give(page, 'drop', [{ name: 'huge.bin', type: '', size: 3 * 1024 * 1024 + 1 }]);
+  await page.getByText('huge.bin is larger than 3 MiB.').waitFor();
   assert.equal(await chips(page).count(), 0);
   assert.deepEqual(sent, []);
   await page.locator('input[type=file]').setInputFiles(Array.from({ length: 12 }, (_, n) => file(`${n}.txt`, 'text/plain', String(n))));
-  await page.getByText('A message takes at most 10 files.').first().waitFor();
-  await eventually(async () => assert.equal(await chips(page).count(), 10));
+  await page.getByText('A message takes at most 8 files.').first().waitFor();
+  await eventually(async () => assert.equal(await chips(page).count(), 8));
   await composer(page).fill('');
   assert.deepEqual(wrong, []);
 });
@@ -56,12 +56,11 @@ test('an upload that the server refuses is told on its chip, and can be taken aw
 
 test('attach, paste, take back, send, and look into each kind of file after a reload', async () => {
   const { page, wrong, elsewhere } = await visit(world);
-  const dot = Buffer.from('iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==', 'base64');
   await page.locator('input[type=file]').setInputFiles([
     file('rivers.csv', 'text/csv', 'river,km\nVolga,3530\n"Danube, the",2850\n'),
     file('note.txt', 'text/plain', 'a note'),
     file('dot.png', 'image/png', dot),
-    file('paper.pdf', 'application/pdf', pdf(['The first page', 'The second page'])),
+    file('paper.pdf', 'application/pdf', pdf(['The first page', '你好，世界'])),
     file('drawing.svg', 'image/svg+xml', '<svg xmlns="http://www.w3.org/2000/svg"><script>window.hurt=1</script></svg>'),
     file('broken.pdf', 'application/pdf', '%PDF-1.4\nnothing of it is right'),
   ]);
@@ -89,10 +88,10 @@ test('attach, paste, take back, send, and look into each kind of file after a re
 
   // Drawn page by page, with its words for who cannot see it.
   const paper = await look(/paper.pdf/);
-  await paper.getByText('The second page').waitFor({ state: 'attached' });
+  await paper.getByText('你好，世界').waitFor({ state: 'attached' });
   assert.equal(await paper.getByRole('img', { name: /^Page/ }).count(), 2);
-  const dark = await paper.getByRole('img', { name: 'Page 1' }).evaluate((canvas) => canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data.filter((value, at) => at % 4 === 0 && value < 100).length);
-  assert.ok(dark > 100, `${dark} dark pixels`);
+  const ink = (number) => paper.getByRole('img', { name: `Page ${number}` }).evaluate((canvas) => canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data.filter((value, at) => at % 4 === 0 && value < 100).length);
+  for (const number of [1, 2]) assert.ok((await ink(number)) > 100, `${await ink(number)} dark pixels on page ${number}`);
   await page.keyboard.press('Escape');
 
   await (await look(/broken.pdf/)).getByText('This PDF cannot be shown').waitFor();
@@ -100,5 +99,22 @@ test('attach, paste, take back, send, and look into each kind of file after a re
   await (await look(/drawing.svg/)).getByText('There is no preview for').waitFor();
   assert.equal(await page.evaluate(() => window.hurt), undefined);
   assert.deepEqual(elsewhere, []);
+  assert.deepEqual(wrong, []);
+});
+
+test('a file that the assistant made is shown where it was made, live and after a reload', async () => {
+  const { page, wrong } = await visit(world);
+  await say(page, 'step a write_the_table {}\nmake rivers.tsv river\tkm\\nVolga\t3530\ndone a write_the_table fine\nsay Here it is.\nhold made\nanswer Here it is.');
+  await page.getByText('Here it is.', { exact: true }).waitFor();
+  const order = () => page.locator('article[data-role=assistant] :is([data-steps], [data-block=file], [data-block=text])').evaluateAll((all) => all.map((one) => one.dataset.block ?? 'steps'));
+  await eventually(async () => assert.deepEqual(await order(), ['steps', 'file', 'text']));
+  world.sandbox.open('made');
+  await settled(page);
+  const live = await blocks(page);
+  await page.reload();
+  await settled(page);
+  await eventually(async () => assert.deepEqual(await blocks(page), live));
+  await page.locator('article').getByRole('button', { name: /rivers.tsv/ }).click();
+  await eventually(async () => assert.deepEqual(await page.getByRole('dialog').getByRole('cell').allInnerTexts(), ['Volga', '3530']));
   assert.deepEqual(wrong, []);
 });

@@ -68,7 +68,9 @@ test('two windows that speak at once are both heard, one after the other', async
 
 test('Stop keeps what was written, and Retry answers again', async () => {
   const { page, wrong } = await visit(world);
-  await say(page, 'step a dig {"deep":true}\nsay half an answer\nhold never');
+  await say(page, 'hold thought\nstep a dig {"deep":true}\nsay half an answer\nhold never');
+  await page.locator('[data-waiting]', { hasText: 'Thinking…' }).waitFor();
+  world.sandbox.open('thought');
   await shows(page, 'half an answer');
   await page.getByRole('button', { name: 'Stop' }).click();
   await page.getByText('Stopped').waitFor();

@@ -30,7 +30,7 @@ function script(turn, moments) {
   return lines.join('\n');
 }
 
-test('fifty reloads at random moments show what the live page shows', { timeout: 120_000 }, async () => {
+test('fifty reloads at random moments show what the live page shows', { timeout: 240_000 }, async () => {
   // Tall enough to draw a whole thread.
   const { page, context, wrong } = await visit(world, { viewport: { width: 700, height: 2600 } });
   const other = await context.newPage();

@@ -1,7 +1,7 @@
 // A sandbox that a test scripts through what it says: each message is a small program, one command a line, so that
 // a story reads as it happens. `hold NAME` waits until the test opens NAME.
 //   say TEXT · answer TEXT · step ID NAME [JSON] · done ID NAME RESULT · failed ID NAME ERROR · log TEXT
-//   hold NAME · wait MS · fail CODE TEXT · many N · words N MS · hostile FROM TO
+//   make NAME TEXT (a file, once a turn) · hold NAME · wait MS · fail CODE TEXT · many N · words N MS · hostile FROM TO
 import { createServer } from 'node:http';
 import { hostile } from './hostile.js';
 
@@ -24,7 +24,7 @@ export async function startSandbox(port = 0) {
       asked.push(envelope);
       response.writeHead(200, { 'Content-Type': 'application/x-ndjson' });
       response.flushHeaders();
-      play(envelope.message.content, response, gate).catch(() => response.destroy());
+      play(envelope, response, gate).catch(() => response.destroy());
     });
   });
   await new Promise((resolve) => server.listen(port, '127.0.0.1', resolve));
@@ -39,11 +39,11 @@ export async function startSandbox(port = 0) {
   };
 }
 
-async function play(text, response, gate) {
+async function play(envelope, response, gate) {
   const line = (value) => response.write(`${JSON.stringify(value)}\n`);
   const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
   const unquote = (words) => words.join(' ').replaceAll('\\n', '\n');
-  for (const command of text.split('\n')) {
+  for (const command of envelope.message.content.split('\n')) {
     const [verb, ...words] = command.trim().split(' ');
     const [id, name, ...rest] = words;
     if (verb === 'say') line({ type: 'delta', text: unquote(words) });
@@ -51,6 +51,7 @@ async function play(text, response, gate) {
     else if (verb === 'done') line({ type: 'step', id, name: name.replaceAll('_', ' '), status: 'succeeded', result: rest.join(' '), durationMs: 420 });
     else if (verb === 'failed') line({ type: 'step', id, name: name.replaceAll('_', ' '), status: 'failed', error: rest.join(' '), durationMs: 90 });
     else if (verb === 'log') line({ type: 'log', level: 'info', message: unquote(words) });
+    else if (verb === 'make') await make(envelope, id, unquote(words.slice(1)));
     else if (verb === 'hold') await gate(words[0]).opened;
     else if (verb === 'wait') await pause(Number(words[0]));
     else if (verb === 'many') for (let n = 0; n < Number(words[0]); n++) line({ type: 'delta', text: `word ${n} ` });
@@ -65,6 +66,14 @@ async function play(text, response, gate) {
     if (response.destroyed) return;
   }
   response.end(`${JSON.stringify({ type: 'result', message: '' })}\n`);
+}
+
+/** Writes a file back into the conversation. */
+async function make({ agent_url: url, upload_otp: Authorization }, name, text) {
+  const body = new FormData();
+  body.append('file', new Blob([text]), name);
+  const answer = await fetch(`${url}/results`, { method: 'POST', headers: { Authorization }, body });
+  if (!answer.ok) throw new Error(`${answer.status} ${await answer.text()}`);
 }
 
 /** Says each text as a step's name, argument, result and error, and as an answer. */

@@ -1,7 +1,7 @@
-// Edit, regenerate, fork; rename, delete, undo; search; the trace; the settings.
+// The first visit; edit, regenerate, fork; rename, delete, undo; search; the trace; the settings.
 import assert from 'node:assert/strict';
 import { after, afterEach, before, test } from 'node:test';
-import { blocks, eventually, lastAnswer, leave, say, settled, startWorld, visit } from './world.js';
+import { blocks, eventually, firstVisit, lastAnswer, leave, say, settled, startWorld, visit } from './world.js';
 
 let world;
 before(async () => (world = await startWorld()));
@@ -9,6 +9,11 @@ afterEach(() => leave(world));
 after(() => world?.stop());
 
 const count = (page) => page.getByRole('group', { name: 'Versions' });
+
+test('a first visit loads at most 250 kB', async () => {
+  const bytes = await firstVisit(world);
+  assert.ok(bytes > 50_000 && bytes < 250_000, `${bytes} bytes`);
+});
 
 test('edit, answer again, and go between the versions', async () => {
   const { page, wrong } = await visit(world);
@@ -41,6 +46,12 @@ test('edit, answer again, and go between the versions', async () => {
   await page.getByRole('button', { name: 'Answer again' }).last().click();
   await eventually(async () => assert.equal(await count(page).count(), 2));
   assert.match(await count(page).last().innerText(), /2 \/ 2/);
+  await settled(page);
+
+  // What search finds on another branch is shown there.
+  await page.getByRole('searchbox').fill('second answer');
+  await page.locator('[data-history]').getByRole('link', { name: /second answer/ }).click();
+  await eventually(async () => assert.deepEqual(await blocks(page), before));
   assert.deepEqual(wrong, []);
 });
 
@@ -102,15 +113,51 @@ test('search as you type marks what it found', async () => {
   assert.deepEqual(wrong, []);
 });
 
-test('a hit in a message leads to that message, however far up', { timeout: 90_000 }, async () => {
+test('everything is within reach of the keyboard', async () => {
   const { page, wrong } = await visit(world);
-  let conversation;
-  for (let n = 0; n < 70; n++) ({ conversation } = await world.server.turn(`answer ${n === 3 ? 'the haystack has a needle' : `straw ${n}`}`, conversation));
-  await page.getByRole('searchbox').fill('needle');
-  await page.getByRole('link', { name: /needle/ }).click();
-  const hit = page.locator('article[data-role=assistant]', { hasText: 'the haystack has a needle' });
-  await hit.waitFor();
-  await eventually(async () => assert.ok(await hit.evaluate((node) => node.getBoundingClientRect().top < innerHeight && node.getBoundingClientRect().bottom > 0)));
+  const press = async (...keys) => {
+    for (const key of keys) await page.keyboard.press(key);
+  };
+  const focused = () => page.evaluate(() => document.activeElement?.getAttribute('aria-label') ?? document.activeElement?.textContent);
+  const tab = async (name, key = 'Tab') => {
+    for (let n = 0; n < 60; n++) {
+      if ((await focused())?.startsWith(name)) return;
+      await press(key);
+    }
+    assert.fail(`no ${name}`);
+  };
+  await page.keyboard.type('step a peek {"n":1}');
+  await press('Shift+Enter');
+  await page.keyboard.type('answer by keyboard');
+  await press('Enter');
+  await settled(page);
+  await tab('Messages', 'Shift+Tab');
+  await tab('1 step');
+  await press('Enter');
+  await tab('peek');
+  await press('Enter');
+  await page.getByText('"n": 1').waitFor();
+  await tab('Show the run’s trace');
+  await press('Enter');
+  await page.getByRole('complementary', { name: 'Trace of the run' }).waitFor();
+  await press('Escape');
+  await page.getByRole('complementary').waitFor({ state: 'detached' });
+  await press('Control+Shift+O');
+  await page.getByRole('heading', { name: 'What shall we work on?' }).waitFor();
+  await press('Control+k');
+  await page.keyboard.type('by keyboard');
+  await page.locator('[data-history] mark').first().waitFor();
+  await tab('step a peek');
+  await press('Enter');
+  await eventually(async () => assert.ok((await lastAnswer(page)).includes('by keyboard')));
+  await page.reload();
+  await settled(page);
+  await tab('Skip to the page', 'Shift+Tab');
+  await press('Enter', 'Tab');
+  assert.equal(await page.evaluate(() => document.activeElement?.closest('main')?.id), 'main');
+  await tab('Attach files');
+  await press('Shift+Tab', 'ArrowUp');
+  await page.getByRole('textbox', { name: 'Edit message' }).waitFor();
   assert.deepEqual(wrong, []);
 });
 

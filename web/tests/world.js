@@ -1,9 +1,10 @@
 // The real binary with a data folder of its own, a scripted sandbox, and Debian's Chromium.
-import { spawn } from 'node:child_process';
-import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { execFile, spawn } from 'node:child_process';
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 import { chromium } from 'playwright-core';
 import { startProvider } from './provider.js';
 import { startSandbox } from './sandbox.js';
@@ -34,10 +35,13 @@ export class Server {
     return server;
   }
 
+  environment() {
+    return { ...this.env, PATH: process.env.PATH, HOME: this.data, THREADKEEP_DATA: this.data, THREADKEEP_LISTEN: `127.0.0.1:${this.port}`, RUST_LOG: 'warn' };
+  }
+
   /** Starts the process; the address that it prints logs a browser in. */
   async up() {
-    const env = { ...this.env, PATH: process.env.PATH, HOME: this.data, THREADKEEP_DATA: this.data, THREADKEEP_LISTEN: `127.0.0.1:${this.port}`, RUST_LOG: 'warn' };
-    this.process = spawn(binary, ['serve'], { env, stdio: ['ignore', 'pipe', 'pipe'] });
+    this.process = spawn(binary, ['serve'], { env: this.environment(), stdio: ['ignore', 'pipe', 'pipe'] });
     this.process.stderr.on('data', (text) => (this.log = (this.log ?? '') + text));
     let printed = '';
     this.login = await new Promise((resolve, reject) => {
@@ -71,6 +75,21 @@ export class Server {
     return text && (response.headers.get('content-type') ?? '').includes('json') ? JSON.parse(text) : text;
   }
 
+  /** Takes in many threads at once: `{ title, at, messages: [text, …] }`, the user's and the assistant's by turns. */
+  async take(threads) {
+    const file = join(this.data, 'threads.json');
+    const id = (n) => `00000000-0000-4000-8000-${String(n).padStart(12, '0')}`;
+    let last = 0;
+    const written = threads.map(({ title, at, messages }) => {
+      const created_at = new Date(at).toISOString();
+      const chat_messages = messages.map((text, n) => ({ uuid: id(++last), sender: n % 2 ? 'assistant' : 'human', text, content: [{ type: 'text', text }], created_at }));
+      return { uuid: id(++last), name: title, created_at, updated_at: created_at, chat_messages };
+    });
+    writeFileSync(file, JSON.stringify(written));
+    await promisify(execFile)(binary, ['import', '--format', 'claude', file], { env: this.environment() });
+    rmSync(file);
+  }
+
   /** A whole turn, waited for; answers the ids. */
   async turn(message, conversation) {
     const headers = { Authorization: `Bearer ${this.key}`, 'Content-Type': 'application/json' };
@@ -80,12 +99,12 @@ export class Server {
   }
 }
 
-/** With `models`, a scripted provider answers beside the built-in model. */
-export async function startWorld({ models = false } = {}) {
+/** With `models`, a scripted provider answers beside the built-in model; `env` is the server's. */
+export async function startWorld({ models = false, env: more = {} } = {}) {
   if (!binary) throw new Error('no threadkeep binary: run `cargo build -p threadkeep-server --bin threadkeep`, or set THREADKEEP_BIN');
   const sandbox = await startSandbox();
   const provider = models ? await startProvider() : null;
-  const env = { SANDBOX_URL: sandbox.url, ...(provider ? { OPENAI_API_KEY: 'a-key', OPENAI_BASE_URL: provider.url } : {}) };
+  const env = { ...more, SANDBOX_URL: sandbox.url, ...(provider ? { OPENAI_API_KEY: 'a-key', OPENAI_BASE_URL: provider.url } : {}) };
   const starting = Server.start(env);
   const browser = await chromium.launch({
     executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
@@ -127,6 +146,20 @@ export async function visit(world, options = {}) {
   await first.goto(world.server.login);
   await first.getByRole('textbox', { name: 'Message' }).waitFor();
   return { context, page: first, open, wrong, elsewhere };
+}
+
+/** The bytes that a first visit transfers, headers and answers of the API too. */
+export async function firstVisit(world) {
+  const page = await (await visit(world)).context.newPage();
+  const session = await page.context().newCDPSession(page);
+  let bytes = 0;
+  await session.send('Network.enable');
+  await session.send('Network.setCacheDisabled', { cacheDisabled: true });
+  session.on('Network.loadingFinished', (event) => (bytes += event.encodedDataLength));
+  await page.goto(world.server.url);
+  await page.getByRole('textbox', { name: 'Message' }).waitFor();
+  await page.waitForLoadState('networkidle');
+  return bytes;
 }
 
 /** Closes what a test has opened: pages that are left open go on asking. */

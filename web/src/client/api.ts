@@ -190,7 +190,9 @@ export async function all<T>(path: string): Promise<T[]> {
 export const listWorkspaces = () => all<Workspace>('/v1/workspaces');
 export const createWorkspace = (name: string) =>
   request<Workspace>('/v1/workspaces', { method: 'POST', body: { name } });
-export const updateWorkspace = (id: string, change: { name?: string; default_visibility?: string }) =>
+/** With its model, which lists leave out. */
+export const getWorkspace = (id: string) => request<Workspace>(`/v1/workspaces/${id}`);
+export const updateWorkspace = (id: string, change: { name: string; default_visibility: string; model: string | null }) =>
   request<Workspace>(`/v1/workspaces/${id}`, { method: 'PATCH', body: change });
 export const listMembers = (id: string) => all<Member>(`/v1/workspaces/${id}/members`);
 export const addMember = (id: string, user: string, role: string) =>

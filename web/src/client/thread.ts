@@ -60,6 +60,7 @@ export class Thread {
   private threads = new Map<string, string[]>();
   private looking: AbortController | null = null;
   private refreshing: Promise<void> | null = null;
+  private older: Promise<void> | null = null;
   private stale = false;
 
   constructor(
@@ -235,6 +236,7 @@ export class Thread {
 
   private tell(): void {
     announce({ thread: this.state.id, history: true });
+    window.dispatchEvent(new Event('threadkeep:history'));
   }
 
   /** Reads which messages are on which branch, and lays the branches beside each other. */
@@ -255,21 +257,44 @@ export class Thread {
     this.set({ versions: siblings(threads, current) });
   }
 
-  async loadOlder(): Promise<void> {
-    const { id, messages, hasOlder, loadingOlder } = this.state;
+  /** Calls that come together share the work. */
+  loadOlder(limit = 200): Promise<void> {
+    this.older ??= this.readOlder(limit).finally(() => (this.older = null));
+    return this.older;
+  }
+
+  private async readOlder(limit: number): Promise<void> {
+    const { id, messages, hasOlder } = this.state;
     const first = messages[0];
-    if (!id || !hasOlder || loadingOlder || !first) return;
+    if (!id || !hasOlder || !first) return;
     this.set({ loadingOlder: true });
     try {
-      const got = await api.getConversation(id, { limit: 200, before: first.id });
+      const got = await api.getConversation(id, { limit, before: first.id });
       const older = got?.messages ?? [];
       if (this.state.messages[0]?.id === first.id) {
-        this.set({ messages: [...older, ...this.state.messages], hasOlder: older.length === 200 });
+        this.set({ messages: [...older, ...this.state.messages], hasOlder: older.length === limit });
       }
     } catch (error) {
       this.failed(error);
     } finally {
       this.set({ loadingOlder: false });
+    }
+  }
+
+  /** Brings a message into what is shown: from further up, else from the branch that it is on. */
+  async reach(message: string): Promise<void> {
+    await this.refresh();
+    if (await this.climb(message)) return;
+    await this.show(message);
+    await this.climb(message);
+  }
+
+  private async climb(message: string): Promise<boolean> {
+    for (;;) {
+      const { messages } = this.state;
+      if (messages.some(({ id }) => id === message)) return true;
+      await this.loadOlder(1000);
+      if (this.state.messages[0] === messages[0]) return false;
     }
   }
 

@@ -1,17 +1,10 @@
 // An upload with progress: `XMLHttpRequest`, for `fetch` does not tell how far a body has come.
 import { address, Failure, readFailure, shared } from './http';
 import { filesAddress } from './api';
-import type { StoredFile } from './types';
+import type { StoredFile, Whoami } from './types';
 
-/** What the server takes unless its operator said otherwise; its own answer decides. */
-export const LIMITS = { fileBytes: 50 * 1024 * 1024, filesPerMessage: 10 };
-
-/** Why this file cannot go with the message, told before a byte is sent. */
-export function refusal(file: { name: string; size: number }, already: number): string | null {
-  if (already >= LIMITS.filesPerMessage) return `A message takes at most ${LIMITS.filesPerMessage} files.`;
-  if (file.size > LIMITS.fileBytes) return `${file.name} is larger than ${LIMITS.fileBytes / 1024 / 1024} MiB.`;
-  return null;
-}
+/** What the server takes, as it told with the session. */
+export const limits: Whoami['limits'] = { max_file_bytes: Infinity, max_files_per_message: Infinity };
 
 export function upload(
   conversation: string,

@@ -2,7 +2,8 @@
 import { useCallback, useRef, useState } from 'react';
 import { deleteFile } from '../client/api';
 import type { Attachment } from '../client/types';
-import { refusal, upload } from '../client/upload';
+import { limits, upload } from '../client/upload';
+import { bytes } from '../ui/bits';
 import { toast } from '../ui/toast';
 
 export type Attaching = {
@@ -14,6 +15,13 @@ export type Attaching = {
   done: Attachment | null;
   error: string | null;
 };
+
+/** Why this file cannot go with the message, told before a byte is sent. */
+function refusal(file: File, already: number): string | null {
+  if (already >= limits.max_files_per_message) return `A message takes at most ${limits.max_files_per_message} files.`;
+  if (file.size > limits.max_file_bytes) return `${file.name} is larger than ${bytes(limits.max_file_bytes)}.`;
+  return null;
+}
 
 /** `conversation` gives the thread to upload to; it may have to be made first. */
 export function useAttachments(conversation: () => Promise<string>) {

@@ -165,7 +165,7 @@ export function Composer({ thread, state, offered }: { thread: Thread; state: Th
             </IconButton>
           )}
           {(!running || said) && (
-            <IconButton name={waiting ? 'Sent when the files are there' : running ? 'Send after this answer' : 'Send'} type="submit" side="top" disabled={!said || failed || waiting} className="rounded-full! bg-accent text-on-accent! hover:bg-accent-strong! disabled:bg-active disabled:text-faint! disabled:opacity-100">
+            <IconButton name={waiting ? 'Sent when the files are there' : running ? 'Send after this answer' : 'Send'} type="submit" side="top" disabled={!said || failed || waiting} className="rounded-full! bg-accent text-on-accent! enabled:hover:bg-accent-strong! disabled:bg-active! disabled:text-faint! disabled:opacity-100">
               {waiting ? <Spinner size={16} /> : <ArrowUp size={18} aria-hidden />}
             </IconButton>
           )}

@@ -1,7 +1,8 @@
 // Files dropped anywhere on the page.
 import { FileUp } from 'lucide-react';
 import { useEffect, useRef, useState, type ReactNode } from 'react';
-import { LIMITS } from '../client/upload';
+import { limits } from '../client/upload';
+import { bytes } from '../ui/bits';
 
 export function DropArea({ onDrop, children }: { onDrop: (files: FileList) => void; children: ReactNode }) {
   const [over, setOver] = useState(false);
@@ -43,7 +44,7 @@ export function DropArea({ onDrop, children }: { onDrop: (files: FileList) => vo
             <FileUp size={36} aria-hidden />
             <p className="font-semibold">Drop to attach</p>
             <p className="text-small">
-              At most {LIMITS.filesPerMessage} files of {LIMITS.fileBytes / 1024 / 1024} MiB each
+              At most {limits.max_files_per_message} files of {bytes(limits.max_file_bytes)} each
             </p>
           </div>
         </div>

@@ -1,6 +1,14 @@
-// CSV as RFC 4180 has it, leniently: the first `limit` rows.
+// CSV as RFC 4180 has it, leniently, with commas, semicolons or tabs: the first `limit` rows.
+
+/** What stands most often in the first line. */
+function separator(text: string): string {
+  const [line = ''] = text.split('\n', 1);
+  const count = (mark: string) => line.split(mark).length;
+  return [',', ';', '\t'].reduce((best, mark) => (count(mark) > count(best) ? mark : best));
+}
 
 export function parseCsv(text: string, limit: number): string[][] {
+  const between = separator(text);
   const rows: string[][] = [];
   let row: string[] = [];
   let cell = '';
@@ -18,7 +26,7 @@ export function parseCsv(text: string, limit: number): string[][] {
       else if (text[at + 1] === '"') cell += text[++at];
       else quoted = false;
     } else if (char === '"' && cell === '') quoted = true;
-    else if (char === ',') {
+    else if (char === between) {
       row.push(cell);
       cell = '';
     } else if (char === '\n') endRow();

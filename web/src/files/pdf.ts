@@ -1,7 +1,7 @@
 // PDF files, drawn by a library and not by the browser's viewer, which would need a frame and a file that is sent to
 // be shown. Scripts and forms of a file are left alone. The worker's address is the only one that the trusted types
 // policy lets through.
-import { getDocument, PDFWorker, type PDFDocumentProxy } from 'pdfjs-dist';
+import { getDocument, PDFWorker, version, type PDFDocumentProxy } from 'pdfjs-dist';
 import workerUrl from './pdf-worker?worker&url';
 
 type Policies = { createPolicy: (name: string, rules: { createScriptURL: (url: string) => string }) => { createScriptURL: (url: string) => unknown } };
@@ -26,4 +26,14 @@ function worker(): PDFWorker {
 export type Pdf = PDFDocumentProxy;
 
 export const openPdf = (data: ArrayBuffer): Promise<Pdf> =>
-  getDocument({ data, worker: worker(), isEvalSupported: false, useWasm: false, enableXfa: false, useWorkerFetch: false, stopAtErrors: false }).promise;
+  getDocument({
+    data,
+    worker: worker(),
+    isEvalSupported: false,
+    useWasm: false,
+    enableXfa: false,
+    useWorkerFetch: false,
+    stopAtErrors: false,
+    cMapUrl: `/assets/pdf-${version}/cmaps/`,
+    standardFontDataUrl: `/assets/pdf-${version}/standard_fonts/`,
+  }).promise;

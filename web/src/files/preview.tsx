@@ -80,16 +80,17 @@ const isNumber = (cell: string) => /^-?[\d.,\s']*\d\s?%?$/.test(cell);
 function Csv({ name, text, cut }: { name: string; text: string; cut: boolean }) {
   const all = parseCsv(text, ROWS + 1);
   const [head = [], ...rows] = all.slice(0, ROWS + 1);
+  const side = head.map((_, column) => (rows.length > 0 && rows.every((row) => !row[column] || isNumber(row[column])) ? 'text-right!' : ''));
   return (
     <div className="prose">
       <div className="table-frame max-h-[60vh]" role="group" aria-label={name} tabIndex={0}>
         <table>
           <thead>
-            <tr>{head.map((cell, at) => <th key={at} scope="col">{cell}</th>)}</tr>
+            <tr>{head.map((cell, at) => <th key={at} scope="col" className={side[at]}>{cell}</th>)}</tr>
           </thead>
           <tbody>
             {rows.map((row, at) => (
-              <tr key={at}>{row.map((cell, column) => <td key={column} className={isNumber(cell) ? 'text-right!' : ''}>{cell}</td>)}</tr>
+              <tr key={at}>{row.map((cell, column) => <td key={column} className={side[column]}>{cell}</td>)}</tr>
             ))}
           </tbody>
         </table>

@@ -2,13 +2,13 @@
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { Plus, Trash2 } from 'lucide-react';
 import { useState } from 'react';
-import { createAgent, listAgents, listModels, removeAgent, updateAgent, type Agent, type AgentSettings } from '../client/api';
+import { createAgent, listAgents, removeAgent, updateAgent, type Agent, type AgentSettings } from '../client/api';
 import { Choice, Field, Spinner } from '../ui/bits';
 import { Button, IconButton } from '../ui/button';
 import { Dialog } from '../ui/dialog';
 import { complain, toast } from '../ui/toast';
 import { AgentTools, toolName } from './agent-tools';
-import { Empty, Item, List, Section } from './parts';
+import { Empty, Item, List, ModelChoice, Section } from './parts';
 
 const blank: AgentSettings = { name: '', instructions: '', model: null, runner: 'model', tools: [], approval: [] };
 
@@ -81,7 +81,6 @@ export function Agents({ admin }: { admin: boolean }) {
 
 function AgentForm({ agent, onSave }: { agent: AgentSettings; onSave: (settings: AgentSettings) => void }) {
   const [settings, setSettings] = useState(agent);
-  const models = useQuery({ queryKey: ['models'], queryFn: listModels, retry: false }).data ?? [];
   const set = (change: Partial<AgentSettings>) => setSettings((now) => ({ ...now, ...change }));
   return (
     <form
@@ -102,12 +101,7 @@ function AgentForm({ agent, onSave }: { agent: AgentSettings; onSave: (settings:
           <option value="model">a model with tools</option>
           <option value="sandbox">an agent in a sandbox</option>
         </Choice>
-        <Choice label="Model" value={settings.model ?? ''} onChange={(event) => set({ model: event.target.value || null })}>
-          <option value="">Default</option>
-          {[...new Set([...models.map(({ id }) => id), ...(settings.model ? [settings.model] : [])])].map((id) => (
-            <option key={id}>{id}</option>
-          ))}
-        </Choice>
+        <ModelChoice value={settings.model} onChange={(model) => set({ model })} />
       </div>
       <AgentTools tools={settings.tools} approval={settings.approval} onChange={set} />
       <div className="flex justify-end">

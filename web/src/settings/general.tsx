@@ -1,15 +1,15 @@
 // How it looks, and the workspace itself.
-import { useQueryClient } from '@tanstack/react-query';
+import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { Download, Monitor, Moon, Sun } from 'lucide-react';
 import { useState } from 'react';
-import { updateWorkspace } from '../client/api';
+import { getWorkspace, updateWorkspace } from '../client/api';
 import { archiveLink } from '../client/library';
 import type { Workspace } from '../client/types';
 import type { Session } from '../session';
-import { Choice, Field, Kbd } from '../ui/bits';
+import { Choice, Field, Kbd, Spinner } from '../ui/bits';
 import { Button } from '../ui/button';
 import { complain, toast } from '../ui/toast';
-import { Section } from './parts';
+import { ModelChoice, Section } from './parts';
 import { setTheme, useTheme, type Theme } from './theme';
 
 const themes: { value: Theme; name: string; Icon: typeof Sun }[] = [
@@ -43,7 +43,7 @@ export function General({ session, admin }: { session: Session; admin: boolean }
           ))}
         </div>
       </Section>
-      {workspace && workspace.role === 'admin' && <WorkspaceForm key={workspace.id} workspace={workspace} />}
+      {workspace && admin && <WorkspaceSection key={workspace.id} id={workspace.id} />}
       {admin && <Archive />}
       <Section title="Keyboard">
         <dl className="divide-y divide-line rounded-lg border border-line bg-raised">
@@ -89,36 +89,47 @@ function Archive() {
   );
 }
 
+function WorkspaceSection({ id }: { id: string }) {
+  const { data, error } = useQuery({ queryKey: ['workspace', id], queryFn: () => getWorkspace(id) });
+  return (
+    <Section title="Workspace">
+      {error && <p className="text-small text-danger">{error.message}</p>}
+      {!data && !error && <Spinner label="Loading the workspace" />}
+      {data && <WorkspaceForm workspace={data} />}
+    </Section>
+  );
+}
+
 function WorkspaceForm({ workspace }: { workspace: Workspace }) {
   const client = useQueryClient();
   const [name, setName] = useState(workspace.name);
   const [visibility, setVisibility] = useState(workspace.default_visibility);
-  const changed = name.trim() !== workspace.name || visibility !== workspace.default_visibility;
+  const [model, setModel] = useState(workspace.model ?? null);
+  const changed = name.trim() !== workspace.name || visibility !== workspace.default_visibility || model !== (workspace.model ?? null);
   const save = async () => {
-    await updateWorkspace(workspace.id, { name: name.trim(), default_visibility: visibility });
-    await client.invalidateQueries({ queryKey: ['session'] });
+    await updateWorkspace(workspace.id, { name: name.trim(), default_visibility: visibility, model });
+    await Promise.all([client.invalidateQueries({ queryKey: ['session'] }), client.invalidateQueries({ queryKey: ['workspace'] })]);
     toast('Saved.');
   };
   return (
-    <Section title="Workspace">
-      <form
-        className="grid gap-4"
-        onSubmit={(event) => {
-          event.preventDefault();
-          void save().catch(complain);
-        }}
-      >
-        <Field label="Name" value={name} maxLength={255} onChange={(event) => setName(event.target.value)} />
-        <Choice label="New threads are" value={visibility} onChange={(event) => setVisibility(event.target.value)}>
-          <option value="private">private to who starts them</option>
-          <option value="workspace">visible to the workspace</option>
-        </Choice>
-        <div>
-          <Button look="solid" type="submit" disabled={!changed || !name.trim()}>
-            Save
-          </Button>
-        </div>
-      </form>
-    </Section>
+    <form
+      className="grid gap-4"
+      onSubmit={(event) => {
+        event.preventDefault();
+        void save().catch(complain);
+      }}
+    >
+      <Field label="Name" value={name} maxLength={255} onChange={(event) => setName(event.target.value)} />
+      <Choice label="New threads are" value={visibility} onChange={(event) => setVisibility(event.target.value)}>
+        <option value="private">private to who starts them</option>
+        <option value="workspace">visible to the workspace</option>
+      </Choice>
+      <ModelChoice value={model} onChange={setModel} />
+      <div>
+        <Button look="solid" type="submit" disabled={!changed || !name.trim()}>
+          Save
+        </Button>
+      </div>
+    </form>
   );
 }

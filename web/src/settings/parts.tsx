@@ -1,6 +1,9 @@
 // The parts that settings are laid out with.
+import { useQuery } from '@tanstack/react-query';
 import { Trash2, Upload } from 'lucide-react';
 import { useId, useRef, useState, type ReactNode } from 'react';
+import { listModels } from '../client/api';
+import { Choice } from '../ui/bits';
 import { Button } from '../ui/button';
 import { Dialog } from '../ui/dialog';
 
@@ -95,5 +98,19 @@ export function RemoveButton({ name, question, about, onRemove }: { name: string
         </Dialog>
       )}
     </>
+  );
+}
+
+/** Which model; what is chosen is offered even where no provider lists it. */
+export function ModelChoice({ value, onChange }: { value: string | null; onChange: (model: string | null) => void }) {
+  const models = useQuery({ queryKey: ['models'], queryFn: listModels, retry: false }).data ?? [];
+  const offered = new Set([...models.map(({ id }) => id), ...(value ? [value] : [])]);
+  return (
+    <Choice label="Model" value={value ?? ''} onChange={(event) => onChange(event.target.value || null)}>
+      <option value="">Default</option>
+      {[...offered].map((id) => (
+        <option key={id}>{id}</option>
+      ))}
+    </Choice>
   );
 }

@@ -103,7 +103,7 @@ function Rows({ table, target, onChanged }: { table: Table; target: string | nul
           <thead className="sticky top-0 z-10 bg-sunken">
             <tr>
               {table.columns.map((column) => (
-                <th key={column.name} scope="col" className="border-r border-b border-line px-3 py-2 text-left font-semibold whitespace-nowrap">
+                <th key={column.name} scope="col" className={`border-r border-b border-line px-3 py-2 font-semibold whitespace-nowrap ${column.type === 'number' ? 'text-right' : 'text-left'}`}>
                   {column.name} <span className="text-tiny font-normal text-faint">{column.type}</span>
                 </th>
               ))}

@@ -53,7 +53,7 @@ function Days({ days }: { days: Spent[] }) {
                 {name}
               </th>
             ))}
-            <th scope="col" aria-label="As a bar" className="w-1/4 max-sm:hidden" />
+            <td aria-hidden className="w-1/4 max-sm:hidden" />
           </tr>
         </thead>
         <tbody className="divide-y divide-line">

@@ -2,32 +2,12 @@
 import type { Element, Root, Text } from 'hast';
 import { Check, Copy } from 'lucide-react';
 import { useEffect, useState, type ReactNode } from 'react';
+import { later } from '../ui/later';
 import { complain } from '../ui/toast';
-
-type Highlight = (text: string, language: string) => Root | null;
-let loaded: Highlight | null = null;
 
 // Longer code stays plain: colouring it would hold up the page.
 const LONGEST = 30_000;
-
-function useColours(text: string, language: string): Root | null {
-  const [highlight, setHighlight] = useState<Highlight | null>(() => loaded);
-  useEffect(() => {
-    if (loaded || !language) return;
-    let wanted = true;
-    import('./highlight').then(
-      (module) => {
-        loaded = module.highlight;
-        if (wanted) setHighlight(() => module.highlight);
-      },
-      () => undefined,
-    );
-    return () => {
-      wanted = false;
-    };
-  }, [language]);
-  return highlight && language && text.length <= LONGEST ? highlight(text, language) : null;
-}
+const useHighlight = later(() => import('./highlight').then((module) => module.highlight));
 
 const draw = (node: Element | Text | Root['children'][number], key: number): ReactNode => {
   if (node.type === 'text') return node.value;
@@ -40,7 +20,9 @@ const draw = (node: Element | Text | Root['children'][number], key: number): Rea
 };
 
 export function CodeBlock({ text, language }: { text: string; language: string }) {
-  const tree = useColours(text, language);
+  const coloured = language !== '' && text.length <= LONGEST;
+  const highlight = useHighlight(coloured);
+  const tree = coloured && highlight ? highlight(text, language) : null;
   return (
     <div className="code-frame my-4 overflow-hidden rounded-lg border border-line bg-code">
       <div className="flex h-9 items-center justify-between border-b border-line pr-1 pl-4 text-tiny text-faint">

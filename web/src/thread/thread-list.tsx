@@ -37,19 +37,17 @@ export function ThreadList({ rows, hasOlder, loadingOlder, onOlder, target, draw
   useEffect(() => {
     if (placed.current || rows.length === 0) return;
     placed.current = true;
-    if (!target) list.scrollToEnd();
-  }, [rows.length, list, target]);
+    list.scrollToEnd();
+  }, [rows.length, list]);
 
-  // Then at the message that the address points at, however far up it is.
+  // Then at the message that the address points at, once it is there.
   const reached = useRef('');
   useEffect(() => {
-    if (!target || target === reached.current) return;
-    const at = rows.findIndex((row) => row.kind !== 'live' && row.message.id === target);
-    if (at < 0 && hasOlder) return loadingOlder ? undefined : onOlder();
+    const at = target && target !== reached.current ? rows.findIndex((row) => isTarget(row, target)) : -1;
+    if (at < 0) return;
     reached.current = target;
-    if (at < 0) list.scrollToEnd();
-    else list.scrollToIndex(at, { align: 'start' });
-  }, [target, rows, hasOlder, loadingOlder, onOlder, list]);
+    list.scrollToIndex(at, { align: 'start' });
+  }, [target, rows, list]);
 
   // What the reader has just said is always shown.
   const saying = rows.at(-1)?.key === 'sending-live';

@@ -1,6 +1,6 @@
 // A thread on the page: its messages, its state, and the composer.
 import { CircleHelp, MessageSquarePlus } from 'lucide-react';
-import { useCallback, useMemo, useState, useSyncExternalStore } from 'react';
+import { useCallback, useEffect, useMemo, useState, useSyncExternalStore } from 'react';
 import { forkConversation } from '../client/api';
 import type { Thread, ThreadState } from '../client/thread';
 import { announce } from '../client/windows';
@@ -11,6 +11,7 @@ import { Notice, Spinner } from '../ui/bits';
 import { Button } from '../ui/button';
 import { complain, toast } from '../ui/toast';
 import { AssistantMessage, LiveMessage } from './assistant-message';
+import { useReader } from './markdown';
 import { Queue } from './queue';
 import { rowsOf, type Row } from './rows';
 import { ThreadList } from './thread-list';
@@ -62,6 +63,11 @@ export function ThreadView({ thread }: { thread: Thread }) {
   const busy = live !== null || sending !== null;
   const rows = useMemo(() => rowsOf(state, thread.keyOf), [state, thread]);
   const target = useTarget();
+  // Beside the messages, not after them.
+  useReader(id !== null || sending !== null);
+  useEffect(() => {
+    if (target) thread.reach(target).catch(complain);
+  }, [thread, target]);
   const older = useCallback(() => void thread.loadOlder(), [thread]);
 
   if (state.phase === 'missing') return <Missing />;
@@ -97,7 +103,7 @@ export function ThreadView({ thread }: { thread: Thread }) {
           <Spinner size={22} label="Loading the thread" />
         </div>
       ) : rows.length === 0 ? (
-        <Welcome empty={state.phase === 'ready'} onTry={(text) => setTried({ text })} />
+        <Welcome onTry={(text) => setTried({ text })} />
       ) : (
         <ThreadList rows={rows} hasOlder={state.hasOlder} loadingOlder={state.loadingOlder} onOlder={older} target={target} draw={draw} />
       )}

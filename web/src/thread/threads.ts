@@ -9,7 +9,6 @@ function created(thread: Thread, id: string): void {
   keep(id, thread);
   // Only if the reader is still there.
   if (location.pathname === paths.fresh) go(paths.thread(id), { replace: true });
-  window.dispatchEvent(new Event('threadkeep:history'));
 }
 
 function keep(id: string, thread: Thread): void {

@@ -28,7 +28,7 @@ export const UserMessage = memo(function UserMessage({ message, thread, siblings
     <article aria-label="You" className="group flex flex-col items-end pt-3" data-role="user" data-message={message.id}>
       <h2 className="sr-only">You said</h2>
       {message.attachments.length > 0 && (
-        <ul className="mb-2 flex flex-wrap justify-end gap-2" aria-label="Attachments">
+        <ul className="mb-2 flex flex-wrap items-end justify-end gap-2" aria-label="Attachments">
           {message.attachments.map((file) => (
             <li key={file.fileId}>
               <FileChip file={file} thread={thread} />

@@ -11,14 +11,14 @@ const shows = [
   { text: 'search release notes', about: 'Searches pages and tables', Icon: Search },
 ];
 
-export function Welcome({ empty, onTry }: { empty: boolean; onTry: (text: string) => void }) {
+export function Welcome({ onTry }: { onTry: (text: string) => void }) {
   const models = useQuery({ queryKey: ['models'], queryFn: listModels, retry: false, staleTime: 60_000 }).data ?? [];
   const demo = models.length > 0 && models.every(({ id }) => id.startsWith('demo/'));
   return (
     <div className="flex min-h-0 grow flex-col overflow-y-auto p-6">
       <div className="m-auto flex w-full max-w-xl flex-col items-center gap-4 text-center">
         <Mark size={44} />
-        <h2 className="text-2xl font-semibold tracking-tight">{empty ? 'Nothing was said here yet' : 'What shall we work on?'}</h2>
+        <h2 className="text-2xl font-semibold tracking-tight">What shall we work on?</h2>
         <p className="max-w-sm text-small text-soft">Every step is kept as it happens. Close the page whenever you like: the answer goes on, and is here when you come back.</p>
         {demo && (
           <>

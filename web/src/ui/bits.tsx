@@ -78,5 +78,5 @@ export function bytes(size: number): string {
     value /= 1024;
     unit = next;
   }
-  return `${value < 10 ? value.toFixed(1) : Math.round(value)} ${unit}`;
+  return `${Number(value.toFixed(value < 10 ? 1 : 0))} ${unit}`;
 }

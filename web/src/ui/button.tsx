@@ -5,10 +5,10 @@ import { Tip } from './tip';
 type Look = 'solid' | 'plain' | 'quiet' | 'danger';
 
 const looks: Record<Look, string> = {
-  solid: 'bg-accent text-on-accent hover:bg-accent-strong',
-  plain: 'border border-line-strong bg-raised hover:bg-hover',
-  quiet: 'text-soft hover:bg-hover hover:text-ink',
-  danger: 'border border-line-strong bg-raised text-danger hover:bg-danger-wash',
+  solid: 'bg-accent text-on-accent enabled:hover:bg-accent-strong',
+  plain: 'border border-line-strong bg-raised enabled:hover:bg-hover',
+  quiet: 'text-soft enabled:hover:bg-hover enabled:hover:text-ink',
+  danger: 'border border-line-strong bg-raised text-danger enabled:hover:bg-danger-wash',
 };
 
 type ButtonProps = ComponentProps<'button'> & { look?: Look };
@@ -32,7 +32,7 @@ export function IconButton({ name, children, className = '', side = 'bottom', sm
         type="button"
         aria-label={name}
         {...rest}
-        className={`inline-flex shrink-0 items-center justify-center rounded-md text-soft transition-colors hover:bg-hover hover:text-ink disabled:opacity-40 ${small ? 'size-7' : 'size-9'} ${className}`}
+        className={`inline-flex shrink-0 items-center justify-center rounded-md text-soft transition-colors enabled:hover:bg-hover enabled:hover:text-ink disabled:opacity-40 ${small ? 'size-7' : 'size-9'} ${className}`}
       >
         {children}
       </button>

@@ -3,6 +3,7 @@
 use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use domain::limits::Limits;
 use serde::Serialize;
 use utoipa::ToSchema;
 use uuid::Uuid;
@@ -22,11 +23,29 @@ pub struct Whoami {
     key: Option<Uuid>,
     /// The one workspace of a key.
     workspace: Option<Uuid>,
+    limits: UploadLimits,
 }
 
-fn whoami(caller: &Caller) -> Result<Whoami, Problem> {
+/// What a client can tell before it uploads.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct UploadLimits {
+    max_file_bytes: u64,
+    max_files_per_message: u64,
+}
+
+fn whoami(caller: &Caller, limits: &Limits) -> Result<Whoami, Problem> {
+    let limits = UploadLimits {
+        max_file_bytes: limits.max_file_bytes,
+        max_files_per_message: limits.max_files_per_message,
+    };
     if let Some((user, org, _)) = caller.person() {
-        return Ok(Whoami { user: Some(user.into()), org_id: org.into(), key: None, workspace: None });
+        return Ok(Whoami {
+            user: Some(user.into()),
+            org_id: org.into(),
+            key: None,
+            workspace: None,
+            limits,
+        });
     }
     let grant = caller.key().ok_or_else(Problem::internal)?;
     let user = (grant.key.role != domain::scope::Role::Service).then(|| grant.key.created_by.clone());
@@ -35,13 +54,14 @@ fn whoami(caller: &Caller) -> Result<Whoami, Problem> {
         org_id: grant.workspace.org.clone(),
         key: Some(grant.key.id),
         workspace: Some(grant.workspace.id),
+        limits,
     })
 }
 
 /// Who am I?
 #[utoipa::path(get, path = "/v1/session", operation_id = "get_session", tag = "session", responses((status = 200, body = Whoami)))]
-pub async fn show(caller: Caller, _: Paging) -> Result<Response, Problem> {
-    Ok(axum::Json(whoami(&caller)?).into_response())
+pub async fn show(State(app): State<AppState>, caller: Caller, _: Paging) -> Result<Response, Problem> {
+    Ok(axum::Json(whoami(&caller, &app.limits)?).into_response())
 }
 
 /// Exchanges a user's token for a cookie that ends when the token does.
@@ -53,7 +73,8 @@ pub async fn create(State(app): State<AppState>, caller: Caller) -> Result<Respo
     let session = Session { user: user.into(), org: org.into(), expires_at };
     let cookie = session.set_cookie(&app.secret, app.clock.now(), &app.public_url);
     let cookie = HeaderValue::from_str(&cookie).map_err(|_| Problem::internal())?;
-    Ok((StatusCode::CREATED, [(header::SET_COOKIE, cookie)], axum::Json(whoami(&caller)?)).into_response())
+    Ok((StatusCode::CREATED, [(header::SET_COOKIE, cookie)], axum::Json(whoami(&caller, &app.limits)?))
+        .into_response())
 }
 
 /// Ends the browser's session.

@@ -97,12 +97,20 @@ impl<'a> Order<'a> {
     }
 }
 
+/// What was said, without the note on attached files that ends it.
+fn without_note(message: &str) -> &str {
+    match message.rsplit_once("\n\n[Attached files: ") {
+        Some((said, note)) if note.ends_with(']') && !note.contains("\n\n") => said,
+        _ => message,
+    }
+}
+
 /// The whole answer; without an `End` it ends well.
 fn answer(ask: &Ask) -> Vec<ModelEvent> {
     let messages = &ask.prompt.messages;
     let at = messages.iter().rposition(|said| matches!(said, Said::User(_)));
     let asked = match at.map(|at| &messages[at]) {
-        Some(Said::User(words)) => words.text.as_str(),
+        Some(Said::User(words)) => without_note(&words.text),
         _ => "",
     };
     let answers: Vec<&Answer> = messages[at.unwrap_or(0)..]

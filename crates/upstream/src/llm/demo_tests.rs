@@ -61,6 +61,10 @@ fn orders_become_calls_of_the_tools_that_are_offered() {
     for (message, calls) in [
         ("list files", vec![("list_files", json!({}))]),
         ("read a b.txt", vec![("read_file", json!({ "name": "a b.txt", "path": "a b.txt" }))]),
+        (
+            "read a.txt\n\n[Attached files: a.txt (text/plain, 3 bytes)]",
+            vec![("read_file", json!({ "name": "a.txt", "path": "a.txt" }))],
+        ),
         ("write a.txt: hi", vec![("write_file", json!({ "path": "assets/a.txt", "content": "hi" }))]),
         ("run echo hi", vec![("run_shell", json!({ "command": "echo hi" }))]),
         (

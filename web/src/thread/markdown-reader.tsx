@@ -1,0 +1,79 @@
+// Reads Markdown. The text is anybody's: raw HTML stays text, links lead to the web or to mail alone, and no
+// picture is fetched from elsewhere, for its address would carry what the answer knows.
+import { Image, Square, SquareCheck } from 'lucide-react';
+import { memo, useId, useMemo } from 'react';
+import ReactMarkdown, { defaultUrlTransform, type Components } from 'react-markdown';
+import remend from 'remend';
+import { Guard } from '../ui/guard';
+import { CodeBlock } from './code';
+import { readGfm } from './gfm';
+import { cut } from './markdown-blocks';
+
+const plugins = [readGfm as never];
+const allowed = /^(https?:|mailto:)/i;
+const address = (url: string) => (allowed.test(url) && URL.canParse(url) ? defaultUrlTransform(url) : '');
+
+function Away({ href, children }: { href?: string | undefined; children?: React.ReactNode }) {
+  if (!href) return <span>{children}</span>;
+  return (
+    <a href={href} target="_blank" rel="noopener noreferrer nofollow" title={href}>
+      {children}
+    </a>
+  );
+}
+
+const components: Components = {
+  a: ({ href, children }) => <Away href={href}>{children}</Away>,
+  img: ({ src, alt }) => (
+    <Away href={typeof src === 'string' ? src : undefined}>
+      <Image size={14} aria-hidden className="mr-1 inline align-[-2px]" />
+      {alt || 'Image'}
+    </Away>
+  ),
+  // Below a message's own heading all are of one level; their size tells them apart.
+  h1: ({ children }) => <h3 data-level="1">{children}</h3>,
+  h2: ({ children }) => <h3 data-level="1">{children}</h3>,
+  h3: ({ children }) => <h3 data-level="2">{children}</h3>,
+  h4: ({ children }) => <h3>{children}</h3>,
+  h5: ({ children }) => <h3>{children}</h3>,
+  h6: ({ children }) => <h3>{children}</h3>,
+  input: ({ checked }) => {
+    const Box = checked ? SquareCheck : Square;
+    return <Box size={16} role="img" aria-label={checked ? 'done' : 'to do'} className="mr-2 inline align-[-3px] text-faint" />;
+  },
+  table: ({ children }) => (
+    <div className="table-frame" role="group" aria-label="Table" tabIndex={0}>
+      <table>{children}</table>
+    </div>
+  ),
+  pre: ({ children, node }) => {
+    const code = node?.children[0];
+    if (code?.type !== 'element') return <pre>{children}</pre>;
+    const classes = code.properties.className;
+    const language = Array.isArray(classes) ? String(classes[0] ?? '').replace(/^language-/, '') : '';
+    const text = code.children.map((child) => (child.type === 'text' ? child.value : '')).join('');
+    return <CodeBlock text={text.replace(/\n$/, '')} language={language} />;
+  },
+};
+
+const Piece = memo(function Piece({ text, prefix }: { text: string; prefix: string }) {
+  const options = useMemo(() => ({ clobberPrefix: `${prefix}-` }), [prefix]);
+  return (
+    <div dir="auto">
+      <Guard instead={<p className="whitespace-pre-wrap">{text}</p>}>
+        <ReactMarkdown remarkPlugins={plugins} remarkRehypeOptions={options} components={components} urlTransform={address}>
+          {text}
+        </ReactMarkdown>
+      </Guard>
+    </div>
+  );
+});
+
+export function Reader({ text, typing }: { text: string; typing: boolean }) {
+  const prefix = useId();
+  const pieces = useMemo(() => cut(text), [text]);
+  return pieces.map((piece, at) => (
+    // What is still being written is closed as it will be: a half of **bold** shows bold.
+    <Piece key={at} prefix={`${prefix}${at}`} text={typing && at === pieces.length - 1 ? remend(piece) : piece} />
+  ));
+}
