@@ -30,6 +30,8 @@ pub enum Action {
     ToolServerAdd,
     #[serde(rename = "tool_server.remove")]
     ToolServerRemove,
+    #[serde(rename = "tool_server.approve")]
+    ToolServerApprove,
 }
 
 impl Action {
@@ -45,6 +47,7 @@ impl Action {
             Self::ConversationVisibility => "conversation.visibility",
             Self::ToolServerAdd => "tool_server.add",
             Self::ToolServerRemove => "tool_server.remove",
+            Self::ToolServerApprove => "tool_server.approve",
         }
     }
 }

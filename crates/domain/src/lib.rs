@@ -24,6 +24,7 @@ pub mod model;
 pub mod page;
 pub mod part;
 pub mod prompt;
+pub mod recipe;
 pub mod run;
 pub mod scope;
 pub mod sealed;

@@ -15,6 +15,9 @@ use crate::part::Shown;
 /// What a call that never ended has come to, as far as anyone knows.
 const UNKNOWN: &str = "Error: the call was interrupted, and it is not known whether it took effect";
 const NO_OUTPUT: &str = "(no output)";
+/// What stands for an answer without a word, of a turn that failed or was cancelled. Without it the next message would
+/// be read as one with the question that nobody answered.
+pub const NO_ANSWER: &str = "(no answer)";
 /// What every provider takes as the name of a tool.
 const NAME_CHARS: usize = 64;
 
@@ -25,7 +28,11 @@ pub fn of_message(message: &Message) -> Vec<Said> {
         MessageRole::System => vec![Said::User(format!("[A note of the system] {}", message.text).into())],
         MessageRole::Assistant => {
             let (events, _) = replay_events(&message.content);
-            of_blocks(message.seq, &fold(events.into_iter().map(|event| (0, event))))
+            let said = of_blocks(message.seq, &fold(events.into_iter().map(|event| (0, event))));
+            match said.is_empty() {
+                true => vec![Said::Assistant { text: NO_ANSWER.to_owned(), calls: Vec::new() }],
+                false => said,
+            }
         }
     }
 }

@@ -127,7 +127,7 @@ fn an_answer_is_told_with_its_calls_round_by_round() {
 }
 
 #[test]
-fn what_says_nothing_is_nothing() {
+fn an_answer_without_a_word_is_told_as_none() {
     for content in [
         json!([]),
         json!([text("")]),
@@ -138,7 +138,8 @@ fn what_says_nothing_is_nothing() {
     ] {
         let message =
             Message { content: content.to_string(), ..message(7, MessageRole::Assistant, &json!([])) };
-        assert!(of_message(&message).is_empty(), "{content}");
+        let none = Said::Assistant { text: NO_ANSWER.to_owned(), calls: Vec::new() };
+        assert_eq!(of_message(&message), [none], "{content}");
     }
 }
 

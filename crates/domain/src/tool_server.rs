@@ -28,6 +28,26 @@ impl ToolServer {
     }
 }
 
+/// How a tool describes itself, as a hash.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pin {
+    /// As its server knows it.
+    pub tool: String,
+    pub hash: String,
+}
+
+impl Pin {
+    pub fn of(tool: &str, description: &str, schema: &str, read_only: bool) -> Self {
+        let mut hash = Sha256::new();
+        for part in [tool, description, schema, if read_only { "reads" } else { "writes" }] {
+            hash.update((part.len() as u64).to_be_bytes());
+            hash.update(part);
+        }
+        let hash = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        Self { tool: tool.to_owned(), hash }
+    }
+}
+
 /// Whether a server may be named so: letters, digits, `-` and `_`.
 pub fn is_name(name: &str) -> bool {
     (1..=MAX_NAME).contains(&name.len()) && name.bytes().all(is_plain)

@@ -2,7 +2,7 @@
 //! in the service and is the only one that talks to the gateway; the room has no network.
 
 use domain::model::{Answer, Ask, Finish, Gathered, ModelEvent, Prompt, Said, ToolSpec};
-use domain::prompt::valid;
+use domain::prompt::{NO_ANSWER, valid};
 use futures_util::StreamExt as _;
 use std::time::Duration;
 use upstream::llm::openai::OpenAi;
@@ -44,7 +44,7 @@ enum Told {
 impl Agent<'_> {
     /// The final answer, when its files are handed in and its words are sent.
     pub async fn run(&mut self) -> Result<String, Failure> {
-        let mut thread = self.thread();
+        let mut thread = self.thread(&self.envelope.message.content);
         for round in 0..=MAX_ROUNDS {
             let tools = if round < MAX_ROUNDS { self.tools.specs(&self.plan) } else { Vec::new() };
             // Files come before the words that speak of them: where there are some, an answer that may be the last
@@ -81,10 +81,9 @@ impl Agent<'_> {
     pub async fn make_plan(&mut self, instructions: &str) -> Result<(), Failure> {
         let goal = &self.envelope.message.content;
         let step = self.emit.begin("plan", serde_json::json!({ "goal": goal })).await?;
-        let mut thread = self.history();
-        thread.push(Said::User(format!("plan {goal}").into()));
+        let thread = self.thread(&format!("plan {goal}"));
         let kept = std::mem::replace(&mut self.system, instructions.to_owned());
-        let said = self.ask_model(valid(thread), Vec::new(), Told::Never).await;
+        let said = self.ask_model(thread, Vec::new(), Told::Never).await;
         self.system = kept;
         match said {
             Ok(said) => {
@@ -103,19 +102,23 @@ impl Agent<'_> {
         }
     }
 
-    fn history(&self) -> Vec<Said> {
-        let turns = self.envelope.conversation.iter();
-        turns
-            .map(|turn| match turn.role.as_str() {
-                "assistant" => Said::Assistant { text: turn.content.clone(), calls: Vec::new() },
-                _ => Said::User(turn.content.as_str().into()),
-            })
-            .collect()
-    }
-
-    fn thread(&self) -> Vec<Said> {
-        let mut thread = self.history();
-        thread.push(Said::User(self.envelope.message.content.as_str().into()));
+    /// The conversation and what is said now.
+    fn thread(&self, now: &str) -> Vec<Said> {
+        let mut thread: Vec<Said> = Vec::new();
+        let before =
+            self.envelope.conversation.iter().map(|turn| (turn.role.as_str(), turn.content.as_str()));
+        for (role, text) in before.chain([("user", now)]) {
+            let answer = |text: &str| Said::Assistant { text: text.to_owned(), calls: Vec::new() };
+            if role == "assistant" {
+                thread.push(answer(text));
+                continue;
+            }
+            // An answer that failed before its first word is not among the turns.
+            if matches!(thread.last(), Some(Said::User(_))) {
+                thread.push(answer(NO_ANSWER));
+            }
+            thread.push(Said::User(text.into()));
+        }
         valid(thread)
     }
 

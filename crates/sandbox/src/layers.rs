@@ -39,7 +39,7 @@ impl Layer {
         match self {
             Self::Namespaces => {
                 "let this user make user namespaces (sysctl kernel.unprivileged_userns_clone=1, \
-                 user.max_user_namespaces above 0, kernel.apparmor_restrict_unprivileged_userns=0), or install bubblewrap"
+                 user.max_user_namespaces above 0, kernel.apparmor_restrict_unprivileged_userns=0; in a container its runtime must let it)"
             }
             Self::Landlock => "use a kernel from 5.13 on with Landlock switched on (lsm=landlock,…)",
             Self::Seccomp => "use a kernel with seccomp filters",
@@ -70,7 +70,10 @@ impl Isolation {
         } else {
             format!("missing, as allowed: {}", names(&self.missing))
         };
-        format!("{by}; enforced: {}, limits; {missing}", names(&self.layers))
+        format!(
+            "{by}; enforced: {}, limits (of each process by the kernel, of all together by a watcher); {missing}",
+            names(&self.layers)
+        )
     }
 }
 
@@ -89,7 +92,8 @@ pub(crate) async fn inspect(
     if !settings.without.contains(&Layer::Namespaces) {
         kinds.push(Kind::Own);
     }
-    if bubblewrap && !kinds.is_empty() && BUBBLEWRAP.iter().any(|path| Path::new(path).exists()) {
+    let installed = bubblewrap && BUBBLEWRAP.iter().any(|path| Path::new(path).exists());
+    if installed && !kinds.is_empty() {
         kinds.insert(0, Kind::Bubblewrap);
     }
     if allowed.contains(&Layer::Namespaces) {
@@ -110,7 +114,9 @@ pub(crate) async fn inspect(
             None => Ok(Isolation { kind, layers, missing }),
         };
     }
-    Err(refused(Layer::Namespaces, &format!(" ({})", reasons.join("; "))))
+    // It may be allowed what others are not.
+    let other = if installed { "" } else { "; installing bubblewrap may do" };
+    Err(refused(Layer::Namespaces, &format!(" ({}{other})", reasons.join("; "))))
 }
 
 async fn look(settings: &RoomSettings, kind: &Kind) -> Result<Vec<Layer>, RoomError> {

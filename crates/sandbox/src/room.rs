@@ -17,7 +17,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::Layer;
 use crate::frame::{self, Answer, Ask, Kind, RoomLimits, Setup, Step};
-use crate::inside::{NOBODY, SUBCOMMAND};
+use crate::inside::{NOBODY, SUBCOMMAND, is_root_beside_nobody};
 
 /// A room that is not ready by then never will be.
 const OPENING: Duration = Duration::from_secs(10);
@@ -190,7 +190,7 @@ fn bare_folder(settings: &RoomSettings) -> io::Result<TempDir> {
         return Err(io::Error::other(format!("{} is somebody else's; remove it", base.display())));
     }
     let folder = tempfile::Builder::new().prefix(&format!("{}-", std::process::id())).tempdir_in(base)?;
-    if user.is_root() {
+    if is_root_beside_nobody() {
         std::os::unix::fs::chown(folder.path(), Some(NOBODY), Some(NOBODY))?;
     }
     Ok(folder)

@@ -2,6 +2,7 @@
 //! ends with its result or its error.
 
 use domain::model::{Answer as Said, Call, ToolSpec, keepable};
+use domain::recipe::interface;
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
 
@@ -136,23 +137,6 @@ impl Script {
         let description = description.unwrap_or(if said.is_empty() { format!("Runs {path}.") } else { said });
         Self { tool, description, parameters: parameters.unwrap_or(schema), path }
     }
-}
-
-/// A script's interface, as the comment at its top describes it: sentences, and `@param name what it is`.
-fn interface(content: &str) -> (String, Value) {
-    let comment =
-        content.lines().skip_while(|line| line.starts_with("#!")).map_while(|line| line.strip_prefix('#'));
-    let (mut said, mut properties) = (Vec::new(), serde_json::Map::new());
-    for line in comment.map(str::trim) {
-        match line.strip_prefix("@param ") {
-            Some(param) => {
-                let (name, about) = param.trim().split_once(' ').unwrap_or((param.trim(), ""));
-                properties.insert(name.to_owned(), json!({ "type": "string", "description": about.trim() }));
-            }
-            None => said.push(line),
-        }
-    }
-    (said.join(" ").trim().to_owned(), json!({ "type": "object", "properties": properties }))
 }
 
 /// The files of a folder of the workspace that end so, with what is in them.

@@ -122,6 +122,7 @@ pub async fn build(
     .context("DATABASE_URL: what earlier runs left cannot be settled")?;
     let app = Arc::new(App {
         store,
+        data: config.data.clone(),
         blobs,
         upload_types: config.upload_types.iter().filter_map(|name| Family::parse(name)).collect(),
         turns,

@@ -12,6 +12,7 @@ mod extract;
 mod gateway;
 mod host;
 pub mod jsonapi;
+mod kit;
 mod limit;
 mod listen;
 pub mod observe;

@@ -78,6 +78,7 @@ fn guarded() -> OpenApiRouter<AppState> {
         .routes(routes!(agents::show, agents::update, agents::remove))
         .routes(routes!(tool_servers::list, tool_servers::add))
         .routes(routes!(tool_servers::remove))
+        .routes(routes!(tool_servers::approve))
         .routes(routes!(tool_servers::tools))
         .routes(routes!(turns::create))
         .routes(routes!(runs::show, runs::edit))

@@ -1,5 +1,6 @@
 //! What every request can reach: the store, the clock, the settings, and who this server is.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -22,6 +23,8 @@ use crate::limit::RateLimit;
 
 pub struct App {
     pub store: Arc<dyn Store>,
+    /// The data folder, where the operator's recipes and skills are.
+    pub data: PathBuf,
     /// The bytes of files.
     pub blobs: Blobs,
     /// What may be uploaded; empty for anything.

@@ -25,7 +25,7 @@ use domain::run::{Lease, Run, StartTurn, TurnMessage, Usage};
 use domain::scope::{Role, Scope};
 use domain::table::{Column, Row, Table};
 use domain::tokens::{DayUsage, TokensUsed};
-use domain::tool_server::ToolServer;
+use domain::tool_server::{Pin, ToolServer};
 use domain::transfer::{Archive, ArchivedFile};
 use domain::workspace::{ApiKey, KeyGrant, Member, Membership, Workspace, WorkspacePatch};
 use futures_util::stream::BoxStream;
@@ -301,6 +301,23 @@ pub trait Store: Send + Sync {
     ) -> Result<Vec<ToolServer>>;
 
     async fn remove_tool_server(&self, scope: &Scope, name: &str, now: Timestamp) -> Result<()>;
+
+    /// How the tools of a server described themselves when they were first seen, or agreed to since. `server` tells
+    /// apart those of the same name.
+    async fn list_tool_pins(&self, scope: &Scope, server: &str) -> Result<Vec<Pin>>;
+
+    /// Keeps those that were not seen before; the others stay as they are.
+    async fn pin_tools(&self, scope: &Scope, server: &str, pins: &[Pin]) -> Result<()>;
+
+    /// From now on the tool is one that describes itself so. `NotFound` when it was never seen.
+    async fn approve_tool(
+        &self,
+        scope: &Scope,
+        server: (&str, &str),
+        pin: &Pin,
+        now: Timestamp,
+    ) -> Result<()>;
+
     // ---- pages ----
 
     async fn create_page(&self, scope: &Scope, page: &page::Page) -> Result<()>;

@@ -28,6 +28,7 @@ use upstream::llm::models::Found;
 use crate::Turns;
 use crate::drive::Stop;
 use crate::error::TurnError;
+use crate::failpoint::point;
 use crate::log::RunLog;
 use crate::settle::Ending;
 use crate::tools::{Place, Tool};
@@ -77,7 +78,10 @@ struct ModelRun<'r> {
     agent: AgentSettings,
     material: material::Thread,
     read: files::Read,
+    /// What calls of the model have used since it was last counted.
     used: Usage,
+    /// Tokens of the answer that are counted.
+    counted: i64,
 }
 
 impl Turns {
@@ -106,7 +110,11 @@ impl Turns {
         if let Some(summary) = run.material.new_summary() {
             metadata["context_summary"] = json!(summary);
         }
-        Ok(Some(ending.with_usage(run.used).with_metadata(metadata.to_string())))
+        Ok(Some(
+            ending
+                .with_usage(run.used, run.counted + run.used.output_tokens)
+                .with_metadata(metadata.to_string()),
+        ))
     }
 
     async fn prepare<'r>(
@@ -138,7 +146,22 @@ impl Turns {
         };
         let agent = agent.map(|agent| agent.settings).unwrap_or_default();
         let (used, read) = (Usage::default(), files::Read::new());
-        Ok(ModelRun { turns: self, log, stop, place, name, model, tools, specs, agent, material, read, used })
+        let counted = 0;
+        Ok(ModelRun {
+            turns: self,
+            log,
+            stop,
+            place,
+            name,
+            model,
+            tools,
+            specs,
+            agent,
+            material,
+            read,
+            used,
+            counted,
+        })
     }
 
     pub(crate) fn now(&self) -> i64 {
@@ -174,6 +197,7 @@ impl ModelRun<'_> {
         self.material.from = from;
         // What is sent is known before it is.
         self.log.flush().await?;
+        point!("model.asked");
         let ask = Ask { model: self.model.name.clone(), prompt, tools, max_tokens: None, verbatim: None };
         let mut stream = self.model.model.stream(ask);
         let (mut gathered, before) = (Gathered::default(), self.used);

@@ -33,7 +33,10 @@ pub(crate) struct Ending {
     outcome: Result<String, RunError>,
     /// The terminal line's own time, where it had one.
     ts: Option<i64>,
+    /// What is not yet counted.
     usage: Usage,
+    /// Tokens of the whole answer.
+    tokens: i64,
     /// The terminal line as the sandbox sent it.
     line: Option<Raw>,
     /// The message's own, as a JSON object.
@@ -47,6 +50,7 @@ impl Ending {
             outcome: Ok(message),
             ts,
             usage: Usage::default(),
+            tokens: 0,
             line: None,
             metadata: None,
         }
@@ -54,7 +58,7 @@ impl Ending {
 
     fn unsuccessful(status: RunStatus, code: &str, message: impl Into<String>) -> Self {
         let error = RunError { code: code.into(), message: message.into() };
-        Self { status, outcome: Err(error), ts: None, usage: Usage::default(), line: None, metadata: None }
+        Self { status, outcome: Err(error), ..Self::succeeded(String::new(), None) }
     }
 
     pub(crate) fn failed(code: &str, message: impl Into<String>) -> Self {
@@ -78,8 +82,9 @@ impl Ending {
         Self { line, ..self }
     }
 
-    pub(crate) fn with_usage(self, usage: Usage) -> Self {
-        Self { usage, ..self }
+    /// With what is not yet counted, and the tokens of the whole answer.
+    pub(crate) fn with_usage(self, usage: Usage, tokens: i64) -> Self {
+        Self { usage, tokens, ..self }
     }
 
     pub(crate) fn with_metadata(self, metadata: String) -> Self {
@@ -251,7 +256,7 @@ fn answer(log: &mut RunLog, ending: &Ending, ts: i64, id: Uuid, now: Timestamp) 
     NewMessage {
         sources: sources_json(&content),
         content,
-        token_count: ending.usage.output_tokens,
+        token_count: ending.tokens,
         metadata: ending.metadata.clone().unwrap_or_else(|| "{}".into()),
         ..NewMessage::text(id, MessageRole::Assistant, "", now)
     }

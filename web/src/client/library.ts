@@ -36,7 +36,7 @@ export const importRows = (id: string, file: Blob, type: 'text/csv' | 'applicati
   request<unknown>(`${tables}/${id}/import`, { method: 'POST', raw: file, type });
 export const exportLink = (id: string, format: 'csv' | 'json') => linked(`${tables}/${id}/export`, { format });
 
-export type Tool = { name: string; description: string; read_only: boolean; server: string | null };
+export type Tool = { name: string; description: string; read_only: boolean; source?: string; server: string | null };
 export type ToolServer = { name: string; url: string | null; source: 'operator' | 'workspace' };
 export const listTools = () => all<Tool>('/v1/tools');
 export const listToolServers = () => all<ToolServer>('/v1/tool-servers');

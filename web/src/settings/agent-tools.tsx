@@ -31,7 +31,8 @@ type Props = { tools: AgentTool[]; approval: string[]; onChange: (change: { tool
 
 export function AgentTools({ tools, approval, onChange }: Props) {
   const { data, error } = useQuery({ queryKey: ['tools'], queryFn: listTools });
-  const known = data ?? [];
+  // A toolkit is given as a whole.
+  const known = (data ?? []).filter((tool) => tool.source !== 'composio');
   const others = tools.filter((one) => data && !known.some((tool) => (typeof one === 'string' ? tool.name === one : tool.server === toolName(one))));
   return (
     <fieldset>

@@ -56,9 +56,21 @@ fn close_inherited() -> Result<(), String> {
     Ok(())
 }
 
+/// Whether this process is root and can be nobody instead. The root of a user namespace that has no nobody is an
+/// ordinary user of the machine.
+pub fn is_root_beside_nobody() -> bool {
+    let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    let holds_nobody = |line: &str| {
+        let mut numbers = line.split_whitespace().filter_map(|text| text.parse::<u32>().ok());
+        let (first, _, count) = (numbers.next(), numbers.next(), numbers.next());
+        first.zip(count).is_some_and(|(first, count)| first <= NOBODY && NOBODY - first < count)
+    };
+    geteuid().is_root() && (map.is_empty() || map.lines().any(holds_nobody))
+}
+
 /// Root is not bound by limits on processes, and owns too much: the room's processes are nobody's.
 fn leave_root() -> Result<(), String> {
-    if geteuid().is_root() {
+    if is_root_beside_nobody() {
         let (uid, gid) = (Uid::from_raw(NOBODY), Gid::from_raw(NOBODY));
         setgroups(&[]).map_err(doing("setgroups"))?;
         setresgid(gid, gid, gid).map_err(doing("setgid"))?;

@@ -11,7 +11,7 @@ mod init;
 mod syscalls;
 mod usage;
 
-pub use enter::{BUBBLEWRAP, NOBODY};
+pub use enter::{BUBBLEWRAP, NOBODY, is_root_beside_nobody};
 
 use std::ffi::OsString;
 use std::io;

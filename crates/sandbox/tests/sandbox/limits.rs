@@ -45,6 +45,13 @@ async fn too_much_memory_ends_in_a_failed_step() {
         )
         .await;
         assert!(step["error"].as_str().unwrap().contains("SANDBOX_MEMORY_BYTES"), "{step}");
+        // Much more than the machine may have, by many who each may have their part.
+        let step = failed_step(
+            &world,
+            "python3 -c 'import os, time\nfor n in range(100):\n  if os.fork() == 0: x = bytearray(200 << 20); time.sleep(9)\nos.wait()'",
+        )
+        .await;
+        assert!(step["error"].as_str().unwrap().contains("SANDBOX_MEMORY_BYTES"), "{step}");
         // Memory that is shared counts as well.
         let step = failed_step(
             &world,

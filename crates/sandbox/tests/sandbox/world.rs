@@ -93,16 +93,22 @@ pub fn command(user: Option<u32>, env: &[(&str, &str)]) -> Command {
 
 impl Service {
     pub fn start(user: Option<u32>, env: &[(&str, &str)]) -> Self {
-        let mut child = command(user, env).spawn().unwrap();
+        Self::by(command(user, env)).unwrap_or_else(|words| panic!("the sandbox did not start: {words}"))
+    }
+
+    /// What it says where it does not start.
+    pub fn by(mut command: Command) -> Result<Self, String> {
+        let mut child = command.spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         if line.is_empty() {
             let mut words = String::new();
             child.stderr.take().unwrap().read_to_string(&mut words).unwrap();
-            panic!("the sandbox did not start: {words}");
+            assert!(!child.wait().unwrap().success());
+            return Err(words);
         }
         let url = line.split(' ').next().unwrap().to_owned();
-        Self { child, url, line }
+        Ok(Self { child, url, line })
     }
 
     /// A sandbox of somebody else's, once it listens.

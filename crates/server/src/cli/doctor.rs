@@ -25,6 +25,7 @@ use upstream::mcp::McpClient;
 use super::{open_beside, say};
 use crate::boot::{self, LOCAL_USER, open_blobs};
 use crate::config::{Blobs, Config, Database, Provider, Source, flags};
+use crate::kit::Kit;
 use crate::sandbox_child;
 
 /// With less than this left, a write may fail any time.
@@ -59,6 +60,7 @@ pub(super) async fn run(config: Config, matches: ArgMatches) -> Result<ExitCode>
         database(&config).await,
         blobs(&config).await,
         sandbox(&config).await,
+        kit(&config),
         models(&config).await,
         server(&config).await,
     ];
@@ -184,6 +186,15 @@ async fn sandbox(config: &Config) -> Finding {
         },
     };
     Finding { check: "sandbox".into(), result }
+}
+
+fn kit(config: &Config) -> Finding {
+    let Kit { recipes, skills, refused } = Kit::read(&config.data);
+    let result = match refused.is_empty() {
+        true => Ok(format!("{} and {}", recipes.len(), skills.len())),
+        false => Err(format!("left out: {}", refused.join("; "))),
+    };
+    Finding { check: "recipes and skills".into(), result }
 }
 
 async fn blobs(config: &Config) -> Finding {

@@ -19,6 +19,7 @@ use super::workspaces::path_id;
 use super::{planning, uploads};
 use crate::extract::Paging;
 use crate::extract::upload::{self, Target, Upload};
+use crate::kit::Kit;
 use crate::problem::Problem;
 use crate::state::{App, AppState};
 
@@ -74,21 +75,38 @@ pub async fn config(
     let (grant, dispatch) = run_of(&app, (&workspace, &run), GrantKind::Config, token).await?;
     let gateway = Grant { kind: GrantKind::Model, ..grant }.seal(&app.secret);
     let held = Held { workspace: grant.workspace, lease: Lease { run: grant.run, fence: grant.fence } };
-    let model = app.turns.model_of(&held, &dispatch).await?;
+    let brief = app.turns.brief_of(&held, &dispatch).await?;
+    let kit = kit(&app).await?;
     let mode = dispatch.turn.mode.or_else(|| dispatch.conversation.as_ref().and_then(|thread| thread.mode));
+    let own = brief.instructions.map(|text| json!({ "name": "instructions", "content": text }));
+    let skills: Vec<Value> = planning::skill(mode).into_iter().chain(own).chain(kit.skills).collect();
     Ok(axum::Json(json!({
         "session_id": grant.run,
         "chat_id": dispatch.run.conversation,
         "model": {
             "base_url": format!("{}/v1", app.public_url),
             "api_key": gateway,
-            "model": model,
+            "model": brief.model,
         },
         "assets": assets(&app, &grant, &dispatch.files),
-        "skills": planning::skills(mode),
-        "recipes": [],
+        "skills": skills,
+        "recipes": kit.recipes,
     }))
     .into_response())
+}
+
+/// What the operator gives to every agent.
+async fn kit(app: &App) -> Result<Kit, Problem> {
+    let data = app.data.clone();
+    let read = tokio::task::spawn_blocking(move || Kit::read(&data)).await;
+    let kit = read.map_err(|error| {
+        tracing::error!(%error, "recipes and skills cannot be read");
+        Problem::internal()
+    })?;
+    for why in &kit.refused {
+        tracing::warn!(%why, "a recipe or skill is left out");
+    }
+    Ok(kit)
 }
 
 /// Where the run's files are, as one zip, for a short time.

@@ -19,7 +19,7 @@ pub mod members;
 pub mod oai_conversations;
 pub mod openapi;
 pub mod pages;
-mod planning;
+pub(crate) mod planning;
 pub mod responses;
 pub mod rows;
 pub mod runs;

@@ -3,13 +3,13 @@
 use domain::conversation::Mode;
 use serde_json::{Value, json};
 
+/// The skill's name.
+pub const TASK_FLOW: &str = "task_flow";
+
 const PROMPT: &str = "Plan before you work. Answer with a numbered list of three to ten short steps that lead to what \
 the user asks for, one line each, and nothing else. Do not do any of it yet.";
 
-/// The skills of a run: in `task_flow` the one that holds the planning prompt.
-pub fn skills(mode: Option<Mode>) -> Value {
-    match mode {
-        Some(Mode::TaskFlow) => json!([{ "name": "task_flow", "content": PROMPT }]),
-        Some(Mode::Ask | Mode::Agent) | None => json!([]),
-    }
+/// In `task_flow`, the skill that holds the planning prompt.
+pub fn skill(mode: Option<Mode>) -> Option<Value> {
+    (mode == Some(Mode::TaskFlow)).then(|| json!({ "name": TASK_FLOW, "content": PROMPT }))
 }

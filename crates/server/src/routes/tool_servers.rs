@@ -6,11 +6,11 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use domain::secret::Secret;
 use domain::time::rfc3339;
-use domain::tool_server::{MAX_NAME, ToolServer, is_name, is_token};
+use domain::tool_server::{MAX_NAME, Pin, ToolServer, is_name, is_token};
 use serde::{Deserialize, Deserializer, Serialize};
 use store::StoreError;
 use turn::tools::Tool;
-use turn::tools::servers::MAX_SERVERS;
+use turn::tools::servers::{Listed, MAX_SERVERS};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
@@ -51,8 +51,24 @@ pub struct ToolView {
     description: String,
     /// Whether it says that it changes nothing.
     read_only: bool,
-    /// The tool server that it is of; null of Threadkeep's own.
+    /// `own`, `mcp` or `composio`.
+    source: &'static str,
+    /// The tool server or toolkit that it is of; null of Threadkeep's own.
     server: Option<String>,
+    /// Of a tool server's: how it describes itself, to agree to.
+    hash: Option<String>,
+    /// Whether it describes itself anew since it was agreed to; then no agent has it.
+    changed: bool,
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ToolApproval {
+    workspace: Option<Uuid>,
+    /// As its server knows it, with or without the server's name before it.
+    tool: String,
+    /// As `GET /v1/tools` has it.
+    hash: String,
 }
 
 fn secret<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Secret>, D::Error> {
@@ -171,7 +187,30 @@ pub async fn remove(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// What agents of the workspace can use now: Threadkeep's own tools, and those of tool servers that answer.
+/// Agrees to a tool of a tool server as it describes itself now, so that agents have it again.
+#[utoipa::path(post, path = "/v1/tool-servers/{name}/approve", operation_id = "approve_tool", tag = "models",
+    params(("name" = String, Path), ("workspace" = Option<Uuid>, Query)), request_body = ToolApproval,
+    responses((status = 204), (status = 403), (status = 404, description = "No such tool was seen there"), (status = 422)))]
+pub async fn approve(
+    State(app): State<AppState>,
+    caller: Caller,
+    named: Named,
+    Path(name): Path<String>,
+    _: Paging,
+    JsonBody(body): JsonBody<ToolApproval>,
+) -> Result<StatusCode, Problem> {
+    let scope = caller.admin_scope(named.and(body.workspace)?).await?;
+    if body.hash.len() != 64 || !body.hash.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Err(Problem::invalid_value("/hash", "hash must be the tool's, as GET /v1/tools has it."));
+    }
+    let tool = body.tool.strip_prefix(&format!("{name}__")).unwrap_or(&body.tool).to_owned();
+    let pin = Pin { tool, hash: body.hash.to_ascii_lowercase() };
+    app.tool_servers.approve(&scope, &name, &pin, app.clock.now()).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// What agents of the workspace can use now: Threadkeep's own tools, those of tool servers that answer, and those of
+/// the toolkits of Composio that its agents name.
 #[utoipa::path(get, path = "/v1/tools", operation_id = "list_tools", tag = "models",
     params(("workspace" = Option<Uuid>, Query)),
     responses((status = 200, description = "All of them", body = List<ToolView>)))]
@@ -182,13 +221,17 @@ pub async fn tools(
     _: Paging,
 ) -> Result<Response, Problem> {
     let scope = caller.scope(named).await?;
-    let view = |tool: &dyn Tool, server: Option<String>| {
+    let view = |tool: &dyn Tool, source: &'static str| {
         let spec = tool.spec();
-        let (name, description) = (spec.name, spec.description);
-        ToolView { name, description, read_only: tool.is_read_only(), server }
+        let (name, description, read_only) = (spec.name, spec.description, tool.is_read_only());
+        ToolView { name, description, read_only, source, server: None, hash: None, changed: false }
     };
-    let mut data: Vec<ToolView> = app.turns.tools().iter().map(|tool| view(&**tool, None)).collect();
+    let mut data: Vec<ToolView> = app.turns.tools().iter().map(|tool| view(&**tool, "own")).collect();
     let others = app.tool_servers.list(&scope).await?;
-    data.extend(others.into_iter().map(|listed| view(&*listed.tool, Some(listed.server))));
+    data.extend(others.into_iter().map(|Listed { server, tool, pin }| {
+        let source = if pin.is_some() { "mcp" } else { "composio" };
+        let (hash, changed) = pin.map_or((None, false), |(pin, changed)| (Some(pin.hash), changed));
+        ToolView { server: Some(server), hash, changed, ..view(&*tool, source) }
+    }));
     Ok(axum::Json(List { data, next: None }).into_response())
 }

@@ -13,17 +13,20 @@ use crate::house::House;
 use crate::points::dies;
 
 /// Where it dies; whether the call waits for a person; how often the effect is there before the death, and at the end.
-const DEATHS: [(&str, bool, usize, usize); 7] = [
+const DEATHS: [(&str, bool, usize, usize); 9] = [
+    // While the model is asked, the first time and after the round.
+    ("model.asked=1", false, 0, 0),
+    ("model.asked=2", false, 1, 1),
     // Before anything is stored of the call, after that, after it was made, after its result is stored.
-    ("tools.planned", false, 0, 0),
-    ("tools.announced", false, 0, 0),
-    ("tools.made", false, 1, 1),
-    ("tools.stored", false, 1, 1),
+    ("tools.planned=1", false, 0, 0),
+    ("tools.announced=1", false, 0, 0),
+    ("tools.made=1", false, 1, 1),
+    ("tools.stored=1", false, 1, 1),
     // Before anybody is told that it waits, and while it waits: it can still be approved.
-    ("approvals.kept", true, 0, 1),
+    ("approvals.kept=1", true, 0, 1),
     ("kill -9", true, 0, 1),
     // It may have been made by now.
-    ("approvals.started", true, 0, 0),
+    ("approvals.started=1", true, 0, 0),
 ];
 
 fn stream(events: &[Value]) -> Vec<Action> {
@@ -32,45 +35,113 @@ fn stream(events: &[Value]) -> Vec<Action> {
     vec![Action::Headers("200 OK", headers), Action::Bytes(events.into_bytes())]
 }
 
-fn calls() -> Vec<Action> {
-    let call = json!({ "index": 0, "id": "call_a", "type": "function",
-        "function": { "name": "note_effect", "arguments": "{}" } });
-    stream(&[
-        json!({ "choices": [{ "index": 0, "delta": { "content": "I do it." } }] }),
-        json!({ "choices": [{ "index": 0, "delta": { "tool_calls": [call] }, "finish_reason": "tool_calls" }] }),
-    ])
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Vendor {
+    OpenAi,
+    Anthropic,
 }
 
-fn says(text: &str) -> Vec<Action> {
-    stream(&[json!({ "choices": [{ "index": 0, "delta": { "content": text }, "finish_reason": "stop" }] })])
+impl Vendor {
+    fn model(self) -> &'static str {
+        match self {
+            Self::OpenAi => "openai/m",
+            Self::Anthropic => "anthropic/m",
+        }
+    }
+
+    /// A call with some words, for 7 tokens in and 3 out.
+    fn calls(self) -> Vec<Action> {
+        let call = json!({ "index": 0, "id": "call_a", "type": "function",
+            "function": { "name": "note_effect", "arguments": "{}" } });
+        match self {
+            Self::OpenAi => stream(&[
+                json!({ "choices": [{ "index": 0, "delta": { "content": "I do it." } }] }),
+                json!({ "choices": [{ "index": 0, "delta": { "tool_calls": [call] }, "finish_reason": "tool_calls" }],
+                    "usage": { "prompt_tokens": 7, "completion_tokens": 3 } }),
+            ]),
+            Self::Anthropic => stream(&[
+                json!({ "type": "message_start", "message": { "usage": { "input_tokens": 7, "output_tokens": 1 } } }),
+                json!({ "type": "content_block_start", "index": 0, "content_block": { "type": "text", "text": "I do it." } }),
+                json!({ "type": "content_block_stop", "index": 0 }),
+                json!({ "type": "content_block_start", "index": 1,
+                    "content_block": { "type": "tool_use", "id": "call_a", "name": "note_effect", "input": {} } }),
+                json!({ "type": "content_block_stop", "index": 1 }),
+                json!({ "type": "message_delta", "delta": { "stop_reason": "tool_use" }, "usage": { "output_tokens": 3 } }),
+                json!({ "type": "message_stop" }),
+            ]),
+        }
+    }
+
+    fn says(self, text: &str) -> Vec<Action> {
+        match self {
+            Self::OpenAi => stream(&[
+                json!({ "choices": [{ "index": 0, "delta": { "content": text }, "finish_reason": "stop" }] }),
+            ]),
+            Self::Anthropic => stream(&[
+                json!({ "type": "content_block_start", "index": 0, "content_block": { "type": "text", "text": text } }),
+                json!({ "type": "message_delta", "delta": { "stop_reason": "end_turn" } }),
+                json!({ "type": "message_stop" }),
+            ]),
+        }
+    }
+
+    /// Each message as the other vendor has it: who speaks, which calls it makes, which call it answers.
+    fn told(self, body: &Value) -> Vec<(String, Vec<String>, Option<String>)> {
+        let text = |value: &Value| value.as_str().expect("a text").to_owned();
+        let messages = body["messages"].as_array().expect("messages");
+        let mut told = Vec::new();
+        for message in messages {
+            let role = text(&message["role"]);
+            if self == Self::OpenAi {
+                let calls = message["tool_calls"].as_array().map(Vec::as_slice).unwrap_or_default();
+                let calls: Vec<String> = calls.iter().map(|call| text(&call["id"])).collect();
+                assert!(message["content"].is_string() || !calls.is_empty(), "{body}");
+                let answers = message["tool_call_id"].as_str().map(str::to_owned);
+                told.push((role, calls, answers));
+                continue;
+            }
+            let parts = message["content"].as_array().expect("parts");
+            assert!(!parts.is_empty(), "{body}");
+            let of = |kind: &str| parts.iter().filter(move |part| part["type"] == kind).collect::<Vec<_>>();
+            // Answers come first, and nobody speaks twice.
+            let answers = of("tool_result");
+            assert_eq!(parts.iter().take(answers.len()).collect::<Vec<_>>(), answers, "{body}");
+            assert!(
+                told.last().is_none_or(|(last, ..)| (last == "tool" || *last == "user") != (role == "user")),
+                "{body}"
+            );
+            told.extend(
+                answers.iter().map(|part| ("tool".into(), Vec::new(), Some(text(&part["tool_use_id"])))),
+            );
+            if answers.len() < parts.len() {
+                told.push((role, of("tool_use").iter().map(|part| text(&part["id"])).collect(), None));
+            }
+        }
+        told
+    }
 }
 
 /// What the strictest provider looks at: who speaks after whom, and that every call has its one answer at once.
-fn assert_accepted(body: &Value) {
-    let messages = body["messages"].as_array().expect("messages");
-    let mut last = "";
-    let mut open: Vec<&str> = Vec::new();
-    for message in messages {
-        let role = message["role"].as_str().expect("a role");
-        match role {
+fn assert_accepted(vendor: Vendor, body: &Value) {
+    let (mut last, mut open) = (String::new(), Vec::new());
+    for (role, calls, answers) in vendor.told(body) {
+        match role.as_str() {
             "system" => assert_eq!(last, "", "{body}"),
+            "user" if vendor == Vendor::Anthropic && last == "tool" => assert!(open.is_empty(), "{body}"),
             "user" => assert!(open.is_empty() && last != "user", "{body}"),
             "assistant" => {
-                assert!(open.is_empty() && matches!(last, "user" | "tool"), "{body}");
-                let calls = message["tool_calls"].as_array().map(Vec::as_slice).unwrap_or_default();
-                assert!(message["content"].is_string() || !calls.is_empty(), "{body}");
-                open = calls.iter().map(|call| call["id"].as_str().expect("an id")).collect();
+                assert!(open.is_empty() && matches!(last.as_str(), "user" | "tool"), "{body}");
+                open = calls;
             }
             "tool" => {
-                let id = message["tool_call_id"].as_str().expect("an id");
-                assert_eq!(open.first(), Some(&id), "{body}");
+                assert_eq!(open.first(), answers.as_ref(), "{body}");
                 open.remove(0);
             }
             _ => panic!("{role} is nobody: {body}"),
         }
         last = role;
     }
-    assert!(open.is_empty() && matches!(last, "user" | "tool"), "{body}");
+    assert!(open.is_empty() && matches!(last.as_str(), "user" | "tool"), "{body}");
 }
 
 struct Round {
@@ -84,6 +155,7 @@ impl Round {
         let (model, file) = (format!("{}/v1", self.provider.url()), self.effects.path().join("effects"));
         let more = [
             ("OPENAI_BASE_URL", model.as_str()),
+            ("ANTHROPIC_BASE_URL", &self.provider.url()),
             ("THREADKEEP_LOCAL_MODELS", "off"),
             ("EFFECT_FILE", file.to_str().expect("a path")),
         ];
@@ -118,18 +190,25 @@ async fn decide(caller: &Caller, run: &str) {
     let _ = decided.send().await;
 }
 
-async fn survive(postgres: bool, (point, asks, before, after): (&str, bool, usize, usize)) {
+async fn survive(
+    postgres: bool,
+    vendor: Vendor,
+    (failpoint, asks, before, after): (&str, bool, usize, usize),
+) {
     let Some(house) = House::on(postgres, Vec::new()).await else { return };
-    let provider = ScriptedSandbox::start(calls()).await.expect("a provider");
-    provider.then(says("Done."));
+    // Where it dies before it has asked, nobody is asked for a call.
+    let never = failpoint == "model.asked=1";
+    let first = if never { vendor.says("Done.") } else { vendor.calls() };
+    let provider = ScriptedSandbox::start(first).await.expect("a provider");
+    provider.then(vendor.says("Done."));
     let round = Round { house, provider, effects: tempfile::tempdir().expect("a folder") };
-    let failpoint = if point == "kill -9" { String::new() } else { format!("{point}=1") };
-    let mut server = round.serve(&failpoint).await;
+    let point = failpoint.split('=').next().expect("a name");
+    let mut server = round.serve(if point == "kill -9" { "" } else { failpoint }).await;
     let caller = round.house.first_caller(&server).await;
     let approval = if asks { json!(["note_effect"]) } else { json!([]) };
     let agent = json!({ "name": "Doer", "tools": ["note_effect"], "approval": approval });
     let agent = caller.post("/v1/agents", &agent).await.body["id"].clone();
-    let body = json!({ "message": "Do it", "agent": agent, "model": "openai/m", "mode": "ask" });
+    let body = json!({ "message": "Do it", "agent": agent, "model": vendor.model(), "mode": "ask" });
     let turn = caller.start_async(&new_id(), &body).await.expect("an accepted turn");
     match point {
         "kill -9" => {
@@ -155,14 +234,18 @@ async fn survive(postgres: bool, (point, asks, before, after): (&str, bool, usiz
     let expected = if goes_on { "succeeded" } else { "interrupted" };
     assert_eq!(status(&caller, &turn.run).await, expected, "{point}: {events:?}");
     assert_eq!(round.effects(), after, "{point}");
+    // What was used before it died is counted.
+    let used = caller.get(&format!("/v1/runs/{}", turn.run)).await.body["usage"].clone();
+    let tokens = if never { 0 } else { 10 };
+    assert_eq!(used["total_tokens"], tokens, "{failpoint}: {used}");
     // The conversation goes on, and whatever the round left is told in a way that is accepted.
     let next = caller.say(Some(&turn.conversation), "And now?").await;
     caller.events(&next.run, 0).await;
     assert_eq!(status(&caller, &next.run).await, "succeeded", "{point}");
     assert_eq!(round.effects(), after, "{point}: nothing is made again");
     let requests = round.provider.requests();
-    assert!(requests.len() >= 2, "{point}");
-    requests.iter().for_each(|request| assert_accepted(&request.body));
+    assert!(requests.len() >= if never { 1 } else { 2 }, "{point}");
+    requests.iter().for_each(|request| assert_accepted(vendor, &request.body));
     let last = requests.last().map(|request| request.body.to_string()).unwrap_or_default();
     let unknown = last.contains("it is not known whether it took effect");
     assert_eq!(
@@ -174,10 +257,12 @@ async fn survive(postgres: bool, (point, asks, before, after): (&str, bool, usiz
 
 async fn survive_all(postgres: bool) {
     let mut stories = JoinSet::new();
-    for death in DEATHS {
+    for (vendor, death) in
+        [Vendor::OpenAi, Vendor::Anthropic].into_iter().flat_map(|one| DEATHS.map(|death| (one, death)))
+    {
         stories.spawn(async move {
-            let told = tokio::spawn(survive(postgres, death)).await;
-            told.err().map(|error| format!("{}: {error}", death.0))
+            let told = tokio::spawn(survive(postgres, vendor, death)).await;
+            told.err().map(|error| format!("{vendor:?} {}: {error}", death.0))
         });
     }
     let failed: Vec<String> = stories.join_all().await.into_iter().flatten().collect();

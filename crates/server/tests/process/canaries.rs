@@ -27,6 +27,7 @@ fn settings<'a>(openai: &'a str, provider: &'a str, config: &'a str) -> Vec<(&'a
         ("SANDBOX_URL", provider),
         ("SANDBOX_TOKEN", "canary0f0f0f-of-the-sandbox"),
         ("AWS_ACCESS_KEY_ID", "AKIAcanary0f0f0f"),
+        ("AWS_SESSION_TOKEN", "canary0f0f0f-of-the-session"),
         ("AWS_SECRET_ACCESS_KEY", "canary0f0f0f/of+s3"),
         ("THREADKEEP_MODEL_RETRIES", "0"),
         ("THREADKEEP_LOCAL_MODELS", "off"),
@@ -59,6 +60,7 @@ fn says(text: &str) -> Vec<Action> {
 async fn drive(caller: &Caller, heard: &mut Vec<String>) {
     let made = caller.send(reqwest::Method::POST, "/v1/workspaces", Some(&json!({ "name": "W" }))).await;
     heard.push(made.expect("an answer").text);
+    heard.push(caller.upload("/v1/files", "notes.txt", "Only notes.").await);
     let models = ["openai/m", "anthropic/m", "openai/m", "anthropic/m"];
     for (mode, model) in models.map(|model| ("ask", model)).into_iter().chain([("agent", "openai/m")]) {
         let body = json!({ "message": "Hi", "mode": mode, "model": model });
@@ -84,7 +86,16 @@ async fn drive(caller: &Caller, heard: &mut Vec<String>) {
     ] {
         heard.push(caller.send(reqwest::Method::POST, path, Some(&body)).await.expect("an answer").text);
     }
-    for path in ["/v1/models", "/v1/usage", "/metrics", "/openapi.json", "/healthz", "/v1/audit"] {
+    for path in [
+        "/v1/models",
+        "/v1/usage",
+        "/metrics",
+        "/openapi.json",
+        "/healthz",
+        "/v1/audit",
+        "/v1/files",
+        "/v1/export",
+    ] {
         heard.push(caller.send(reqwest::Method::GET, path, None).await.expect("an answer").text);
     }
 }
@@ -105,9 +116,54 @@ fn holding(folder: &Path) -> Vec<String> {
     found
 }
 
+/// Rows of any table that hold the canary, as text or in bytes.
+async fn rows_holding(house: &House) -> Vec<String> {
+    let Some(url) = house.database().and_then(|database| database.superuser_url()) else { return Vec::new() };
+    let (client, connection) =
+        tokio_postgres::connect(&url, tokio_postgres::NoTls).await.expect("a database");
+    let mut tasks = tokio::task::JoinSet::new();
+    tasks.spawn(async move { drop(connection.await) });
+    let hex: String = CANARY.bytes().map(|byte| format!("{byte:02x}")).collect();
+    let tables = "SELECT relname::text FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p')";
+    let (mut found, mut seen) = (Vec::new(), 0);
+    for table in client.query(tables, &[]).await.expect("tables") {
+        let table: String = table.get(0);
+        for row in client.query(&format!("SELECT t::text FROM {table} t"), &[]).await.expect("rows") {
+            let row: String = row.get(0);
+            seen += 1;
+            if row.contains(CANARY) || row.contains(&hex) {
+                found.push(format!("{table}: {row}"));
+            }
+        }
+    }
+    assert!(seen > 20, "the database was in use: {seen} rows");
+    found
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn no_key_comes_out_anywhere() {
-    let house = House::sqlite();
+    nothing_comes_out(House::sqlite(), &[]).await;
+}
+
+/// With a password for the database and keys for the files, too.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_key_comes_out_anywhere_on_postgresql_and_s3() {
+    let (Some(house), Some(s3)) = (House::postgres().await, testkit::s3::server(testkit::s3::Kind::Moto))
+    else {
+        return;
+    };
+    let url = house.database().expect("a database").url().replacen('@', ":canary0f0f0f@", 1);
+    let blobs = format!("s3://{}/{}", testkit::s3::BUCKET, testkit::s3::fresh_prefix());
+    let more = [
+        ("DATABASE_URL", url.as_str()),
+        ("THREADKEEP_BLOB_URL", &blobs),
+        ("AWS_ENDPOINT_URL", s3.endpoint()),
+        ("AWS_REGION", "us-east-1"),
+    ];
+    nothing_comes_out(house, &more).await;
+}
+
+async fn nothing_comes_out(house: House, more: &[(&str, &str)]) {
     let elsewhere = tempfile::tempdir().expect("a folder");
     let config = elsewhere.path().join("config.toml");
     let file = "[mcp.keyed]\nurl = \"http://127.0.0.1:9/mcp?key=canary0f0f0f\"\n[mcp.local]\ncommand = \"true\"\nargs = [\"canary0f0f0f\"]\n";
@@ -121,7 +177,8 @@ async fn no_key_comes_out_anywhere() {
     }
     let (url, config) = (provider.url(), config.display().to_string());
     let openai = format!("{url}/v1");
-    let settings = settings(&openai, &url, &config);
+    let mut settings = settings(&openai, &url, &config);
+    settings.extend_from_slice(more);
     let mut server: ServerProcess = house.serve_with(&settings).await;
     let mut heard = Vec::new();
     drive(&Caller::new(server.url(), &token_by(JWT, "ann", "acme")), &mut heard).await;
@@ -146,7 +203,9 @@ async fn no_key_comes_out_anywhere() {
             at.map_or("", |at| &text[at.saturating_sub(300).min(at)..(at + 40).min(text.len())])
         );
     }
+    assert!(heard.iter().any(|text| text.contains("notes.txt")), "a file was kept");
     assert_eq!(holding(house.data()), Vec::<String>::new());
+    assert_eq!(rows_holding(&house).await, Vec::<String>::new());
     // Nothing that went to one provider holds another's key.
     for request in sent {
         let body: &Value = &request.body;

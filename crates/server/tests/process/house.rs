@@ -126,6 +126,16 @@ impl Caller {
         self.send(Method::GET, path, None).await.expect("an answer")
     }
 
+    /// Sends a form with one file; what was answered.
+    pub async fn upload(&self, path: &str, name: &str, text: &str) -> String {
+        let body = format!(
+            "--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"{name}\"\r\n\r\n{text}\r\n--b--\r\n"
+        );
+        let request = self.client.post(format!("{}{path}", self.url)).bearer_auth(&self.bearer);
+        let request = request.header("content-type", "multipart/form-data; boundary=b").body(body);
+        request.send().await.expect("an answer").text().await.expect("a body")
+    }
+
     /// Starts a turn that nobody waits for; its ids and status.
     pub async fn start_turn(&self, body: &Value) -> Value {
         let request = self.client.post(format!("{}/v1/turns", self.url)).bearer_auth(&self.bearer);

@@ -7,6 +7,7 @@
     reason = "a story that cannot go on has failed, in its setup too"
 )]
 
+mod agents;
 mod backup;
 mod canaries;
 mod commands;

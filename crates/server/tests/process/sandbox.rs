@@ -10,17 +10,24 @@ use testkit::process::ServerProcess;
 
 use crate::house::{House, stop_well};
 
+/// Every process with its parent.
+pub fn processes() -> Vec<(u32, u32)> {
+    let entries = std::fs::read_dir("/proc").expect("/proc").filter_map(Result::ok);
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let known = pids.filter_map(|pid| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        Some((pid, stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()?))
+    });
+    known.collect()
+}
+
 /// The server's child that is a sandbox, if it is there.
 fn child(server: &ServerProcess) -> Option<u32> {
     let own = server.pid()?;
-    let entries = std::fs::read_dir("/proc").ok()?.filter_map(Result::ok);
-    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    pids.into_iter().find(|pid| {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        let parent =
-            stat.rsplit_once(") ").and_then(|(_, fields)| fields.split(' ').nth(1)?.parse::<u32>().ok());
+    let children = processes().into_iter().filter(|(_, parent)| *parent == own).map(|(pid, _)| pid);
+    children.into_iter().find(|pid| {
         let line = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        parent == Some(own) && line.contains("sandbox\0")
+        line.contains("sandbox\0")
     })
 }
 
@@ -29,18 +36,25 @@ fn alive(pid: u32) -> bool {
     !stat.is_empty() && !stat.contains(") Z ")
 }
 
-async fn until<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
-    for _ in 0..1000 {
-        if let Some(found) = found() {
-            return found;
+pub async fn until<T>(what: &str, found: impl FnMut() -> Option<T>) -> T {
+    until_for(Duration::from_secs(10), what, found).await
+}
+
+pub async fn until_for<T>(patience: Duration, what: &str, mut found: impl FnMut() -> Option<T>) -> T {
+    let looking = async {
+        loop {
+            if let Some(found) = found() {
+                return found;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    panic!("never came true: {what}");
+    };
+    let found = tokio::time::timeout(patience, looking).await;
+    found.unwrap_or_else(|_| panic!("never came true: {what}"))
 }
 
 /// A turn in agent mode to its end.
-async fn turn(house: &House, server: &ServerProcess, message: &str) -> String {
+pub async fn turn(house: &House, server: &ServerProcess, message: &str) -> String {
     let body = json!({ "message": message, "mode": "agent" });
     let answer = house.caller(server).send(Method::POST, "/v1/turns?wire=ndjson", Some(&body)).await;
     let answer = answer.expect("an answer");

@@ -255,6 +255,9 @@ pub fn table() -> Vec<Row> {
             |ids| json!({ "name": "planted", "url": "http://127.0.0.1:9/mcp", "workspace": ids.workspace }),
         ),
         Row::new(M::DELETE, "/v1/tool-servers/{name}", Item).admin(),
+        Row::new(M::POST, "/v1/tool-servers/{name}/approve", Item)
+            .admin()
+            .body(|_| json!({ "tool": "t", "hash": "0".repeat(64) })),
         Row::new(M::GET, "/v1/tools", List),
         Row::new(M::POST, "/v1/ai/chat", List).body(|ids| {
             let message = json!({ "role": "user", "parts": [{ "type": "text", "text": "Planted" }] });

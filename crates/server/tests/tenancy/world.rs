@@ -9,6 +9,7 @@ use domain::run::Lease;
 use domain::scope::{Role, Scope};
 use domain::secret::Secret;
 use domain::time::{Clock as _, SystemClock};
+use domain::tool_server::Pin;
 use jsonwebtoken::{EncodingKey, Header, encode};
 use reqwest::Method;
 use serde_json::json;
@@ -222,6 +223,9 @@ impl Victim {
         let tools = format!("{SPACE_WORD}-tools");
         let body = json!({ "name": tools, "url": "http://127.0.0.1:9/mcp", "workspace": workspace });
         expect(&post(&as_boss, "/v1/tool-servers", body).await, 201, "");
+        let seen = [Pin { tool: "t".into(), hash: "1".repeat(64) }];
+        let known = server.store().list_tool_servers(&scope, None, 1).await.unwrap();
+        server.store().pin_tools(&scope, &known[0].id.to_string(), &seen).await.unwrap();
         let [page, table, row] = knowledge(&as_boss, &workspace).await;
         let [file, promised] = files(&as_owner, &workspace, &conversation).await;
         let path = format!("/v1/files?workspace={workspace}");

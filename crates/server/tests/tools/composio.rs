@@ -77,6 +77,13 @@ async fn offered_and_executed(backend: Backend) -> Option<()> {
     assert_eq!(turn.failed(2), "No account for ****");
     assert!(turn.failed(3).contains("status 500"), "{}", turn.failed(3));
     assert!(!(turn.streamed + &turn.trace).contains("canary-composio"));
+    // What agents can use is listed with the rest.
+    let listed = world.get("/v1/tools").await;
+    let tools = listed.body["data"].as_array().unwrap().iter().filter(|tool| tool["source"] == "composio");
+    let tools: Vec<_> = tools.map(|tool| (tool["name"].as_str().unwrap(), tool["server"].clone())).collect();
+    let github = json!("git+hub");
+    let expected = ["GITHUB_CREATE_ISSUE", "GITHUB_FAIL", "GITHUB_BREAK"].map(|name| (name, github.clone()));
+    assert_eq!(tools, expected, "{}", listed.text);
     // A key that it does not take: the run goes on without.
     let base = fake.url().trim_end_matches("/mcp").to_owned() + "/api/v3";
     let other = World::start(backend, |config| {

@@ -16,6 +16,7 @@ mod adding;
 mod composio;
 mod fake;
 mod hostile;
+mod pins;
 mod published;
 mod stdio;
 mod world;

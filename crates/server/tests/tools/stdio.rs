@@ -116,6 +116,8 @@ async fn programs_end_with_the_server_and_their_secrets_are_in_no_log() {
     let child = output.split("child ").nth(1).unwrap();
     let child: String = child.chars().take_while(char::is_ascii_digit).collect();
     assert!(!is_gone(&child));
+    until("the death of the other is told", async || server.output().contains("the tool server has ended"))
+        .await;
     assert!(server.terminate().await.unwrap().success());
     until("the child of the tool server is gone", async || is_gone(&child)).await;
     let output = server.output();

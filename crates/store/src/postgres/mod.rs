@@ -50,7 +50,7 @@ use domain::search::index_tsvector;
 use domain::secret::Secret;
 use domain::table::{Column, Row, Table};
 use domain::tokens::{DayUsage, TokensUsed};
-use domain::tool_server::ToolServer;
+use domain::tool_server::{Pin, ToolServer};
 use domain::transfer::{Archive, ArchivedFile};
 use domain::workspace::{ApiKey, KeyGrant, Member, Membership, Workspace, WorkspacePatch};
 use futures_util::stream::BoxStream;
@@ -392,6 +392,28 @@ impl Store for PostgresStore {
     async fn remove_tool_server(&self, scope: &Scope, name: &str, now: Timestamp) -> Result<()> {
         transaction!(self.database, begin_write, Settings::of(scope), |tx| tool_servers::remove(
             tx, scope, name, now
+        ))
+    }
+
+    async fn list_tool_pins(&self, scope: &Scope, server: &str) -> Result<Vec<Pin>> {
+        tool_servers::pins(&self.database, scope, server).await
+    }
+
+    async fn pin_tools(&self, scope: &Scope, server: &str, pins: &[Pin]) -> Result<()> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| tool_servers::pin(
+            tx, scope, server, pins
+        ))
+    }
+
+    async fn approve_tool(
+        &self,
+        scope: &Scope,
+        server: (&str, &str),
+        pin: &Pin,
+        now: Timestamp,
+    ) -> Result<()> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| tool_servers::approve(
+            tx, scope, server, pin, now
         ))
     }
 

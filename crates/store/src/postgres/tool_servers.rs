@@ -2,7 +2,7 @@
 
 use domain::audit::Action;
 use domain::scope::Scope;
-use domain::tool_server::ToolServer;
+use domain::tool_server::{Pin, ToolServer};
 use jiff::Timestamp;
 use tokio_postgres::Row;
 
@@ -64,4 +64,40 @@ pub(super) async fn remove(tx: &Transaction, scope: &Scope, name: &str, now: Tim
         return Err(StoreError::NotFound);
     }
     audit::note(tx, scope, now, Action::ToolServerRemove, name, "").await
+}
+
+pub(super) async fn pins(db: &Database, scope: &Scope, server: &str) -> Result<Vec<Pin>> {
+    let own = inside(db.dialect, "workspace_id");
+    let text = format!("SELECT tool, hash FROM tool_pins WHERE {own} AND server = $2");
+    let query = Query { text: &text, params: vec![&scope.workspace, &server] };
+    let [rows] = db.read(&Settings::of(scope), [query]).await?;
+    rows.iter().map(|row| Ok(Pin { tool: row.try_get(0)?, hash: row.try_get(1)? })).collect()
+}
+
+pub(super) async fn pin(tx: &Transaction, scope: &Scope, server: &str, pins: &[Pin]) -> Result<()> {
+    for pin in pins {
+        tx.execute(
+            "INSERT INTO tool_pins (workspace_id, server, tool, hash) VALUES ($1, $2, $3, $4) \
+             ON CONFLICT DO NOTHING",
+            &[&scope.workspace, &server, &pin.tool, &pin.hash],
+        )
+        .await?;
+    }
+    Ok(())
+}
+
+pub(super) async fn approve(
+    tx: &Transaction,
+    scope: &Scope,
+    (server, name): (&str, &str),
+    pin: &Pin,
+    now: Timestamp,
+) -> Result<()> {
+    let own = tx.inside("workspace_id");
+    let text = format!("UPDATE tool_pins SET hash = $4 WHERE {own} AND server = $2 AND tool = $3");
+    if tx.execute(&text, &[&scope.workspace, &server, &pin.tool, &pin.hash]).await? == 0 {
+        return Err(StoreError::NotFound);
+    }
+    let detail = format!("{} {}", pin.tool, pin.hash);
+    audit::note(tx, scope, now, Action::ToolServerApprove, name, &detail).await
 }

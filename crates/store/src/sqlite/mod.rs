@@ -50,7 +50,7 @@ use domain::scope::{Role, Scope};
 use domain::search::index_text;
 use domain::table::{Column, Row, Table};
 use domain::tokens::{DayUsage, TokensUsed};
-use domain::tool_server::ToolServer;
+use domain::tool_server::{Pin, ToolServer};
 use domain::transfer::{Archive, ArchivedFile};
 use domain::workspace::{ApiKey, KeyGrant, Member, Membership, Workspace, WorkspacePatch};
 use futures_util::stream::BoxStream;
@@ -429,6 +429,28 @@ impl Store for SqliteStore {
     async fn remove_tool_server(&self, scope: &Scope, name: &str, now: Timestamp) -> Result<()> {
         let (scope, name) = (scope.clone(), name.to_owned());
         self.writer.write(Durability::Full, move |db| tool_servers::remove(db, &scope, &name, now)).await
+    }
+
+    async fn list_tool_pins(&self, scope: &Scope, server: &str) -> Result<Vec<Pin>> {
+        let (scope, server) = (scope.clone(), server.to_owned());
+        self.readers.read(move |db| tool_servers::pins(db, &scope, &server)).await
+    }
+
+    async fn pin_tools(&self, scope: &Scope, server: &str, pins: &[Pin]) -> Result<()> {
+        let (scope, server, pins) = (scope.clone(), server.to_owned(), pins.to_vec());
+        self.writer.write(Durability::Full, move |db| tool_servers::pin(db, &scope, &server, &pins)).await
+    }
+
+    async fn approve_tool(
+        &self,
+        scope: &Scope,
+        (server, name): (&str, &str),
+        pin: &Pin,
+        now: Timestamp,
+    ) -> Result<()> {
+        let (scope, server, name, pin) = (scope.clone(), server.to_owned(), name.to_owned(), pin.clone());
+        let approve = move |db: &_| tool_servers::approve(db, &scope, (&server, &name), &pin, now);
+        self.writer.write(Durability::Full, approve).await
     }
 
     async fn create_page(&self, scope: &Scope, page: &page::Page) -> Result<()> {

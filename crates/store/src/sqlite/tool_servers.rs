@@ -3,7 +3,7 @@
 use domain::audit::Action;
 use domain::scope::Scope;
 use domain::time::from_ms;
-use domain::tool_server::ToolServer;
+use domain::tool_server::{Pin, ToolServer};
 use jiff::Timestamp;
 use rusqlite::{Connection, Row, params};
 
@@ -63,4 +63,40 @@ pub(super) fn remove(db: &Connection, scope: &Scope, name: &str, now: Timestamp)
         return Err(StoreError::NotFound);
     }
     audit::note(db, scope, now, Action::ToolServerRemove, name, "")
+}
+
+pub(super) fn pins(db: &Connection, scope: &Scope, server: &str) -> Result<Vec<Pin>> {
+    let mut statement =
+        db.prepare_cached("SELECT tool, hash FROM tool_pins WHERE workspace_id = ?1 AND server = ?2")?;
+    let read = |row: &Row<'_>| Ok(Pin { tool: row.get(0)?, hash: row.get(1)? });
+    let rows = statement.query_map(params![scope.workspace, server], read)?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
+pub(super) fn pin(db: &Connection, scope: &Scope, server: &str, pins: &[Pin]) -> Result<()> {
+    let mut statement = db.prepare_cached(
+        "INSERT INTO tool_pins (workspace_id, server, tool, hash) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING",
+    )?;
+    for pin in pins {
+        statement.execute(params![scope.workspace, server, pin.tool, pin.hash])?;
+    }
+    Ok(())
+}
+
+pub(super) fn approve(
+    db: &Connection,
+    scope: &Scope,
+    (server, name): (&str, &str),
+    pin: &Pin,
+    now: Timestamp,
+) -> Result<()> {
+    let changed = db.execute(
+        "UPDATE tool_pins SET hash = ?4 WHERE workspace_id = ?1 AND server = ?2 AND tool = ?3",
+        params![scope.workspace, server, pin.tool, pin.hash],
+    )?;
+    if changed == 0 {
+        return Err(StoreError::NotFound);
+    }
+    let detail = format!("{} {}", pin.tool, pin.hash);
+    audit::note(db, scope, now, Action::ToolServerApprove, name, &detail)
 }

@@ -67,6 +67,7 @@ async fn filled() -> Option<(TestStore, Scope, Scope)> {
             "INSERT INTO run_traces VALUES ($1, $2, '{}')",
             "INSERT INTO agents VALUES ($1, $2, 'a', '{}', now(), now())",
             "INSERT INTO tool_servers VALUES ($1, 't', $2, 'u', '', 'bob', now())",
+            "INSERT INTO tool_pins VALUES ($1, ($2::uuid)::text, 't', 'h')",
             "INSERT INTO approvals VALUES ($1, $2, $2, 1, '{}')",
             "INSERT INTO usage_days VALUES ($1, '2026-11-15', ($2::uuid)::text, 0, 1, 1, 1)",
             "INSERT INTO idempotency_keys VALUES ($1, 'bob', 'k', '', $2, now())",

@@ -30,6 +30,12 @@ pub(super) fn system(agent: Option<&Agent>, more: Option<&str>) -> String {
     format!("{}\n\n{}{CAUTION}", own.unwrap_or(SYSTEM), more.unwrap_or_default())
 }
 
+/// What an agent and the turn itself give to a sandbox.
+pub struct Brief {
+    pub model: String,
+    pub instructions: Option<String>,
+}
+
 impl Turns {
     /// The agent of a run's conversation; one that is no more, or was never ours, is none.
     pub(crate) async fn agent_of(
@@ -51,13 +57,17 @@ impl Turns {
         }
     }
 
-    /// The model that a run's sandbox is to use.
-    pub async fn model_of(&self, held: &Held, dispatch: &Dispatch) -> Result<String, TurnError> {
+    /// What a run's sandbox is to go by.
+    pub async fn brief_of(&self, held: &Held, dispatch: &Dispatch) -> Result<Brief, TurnError> {
         let agent = self.agent_of(held, dispatch).await?;
-        match self.chosen(held, dispatch, agent.as_ref()).await? {
-            Some(chosen) => Ok(chosen),
-            None => Ok(self.inner.models.default_model().await),
-        }
+        let model = match self.chosen(held, dispatch, agent.as_ref()).await? {
+            Some(chosen) => chosen,
+            None => self.inner.models.default_model().await,
+        };
+        let own = agent.as_ref().map(|agent| agent.settings.instructions.as_str());
+        let said: Vec<&str> = own.into_iter().chain(dispatch.turn.brought.instructions.as_deref()).collect();
+        let said = said.join("\n\n").trim().to_owned();
+        Ok(Brief { model, instructions: (!said.is_empty()).then_some(said) })
     }
 
     pub(super) async fn chosen_model(

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use domain::approval::Approval;
 use domain::event::{Approval as Asked, RunEvent};
-use domain::run::{Run, Usage};
+use domain::run::Run;
 use domain::tool::Planned;
 use store::turns::Held;
 
@@ -33,12 +33,6 @@ impl ModelRun<'_> {
         let asked: Vec<Approval> = planned.iter().map(fresh).collect();
         if asked.is_empty() {
             return Ok(asked);
-        }
-        if self.used != Usage::default() {
-            // Whoever may go on with the run knows only what is stored.
-            let used = std::mem::take(&mut self.used);
-            let now = inner.clock.now();
-            retry(self.log.live(), || inner.store.count_usage(&self.log.held, used, now)).await?;
         }
         retry(self.log.live(), || inner.store.add_approvals(&self.log.held, &asked)).await?;
         point!("approvals.kept");

@@ -8,6 +8,7 @@ use domain::entry::{ToolOutput, Trace};
 use domain::event::{RunEvent, Source, Sources, ToolCall, ToolCalls, ToolResult};
 use domain::message::Block;
 use domain::model::keepable;
+use domain::run::Usage;
 use domain::tool::{Planned, clip};
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
@@ -17,6 +18,7 @@ use serde_json::value::to_raw_value;
 use super::{Halt, ModelRun, until};
 use crate::error::TurnError;
 use crate::failpoint::point;
+use crate::log::retry;
 use crate::tools::{Output, Place, Tool};
 
 /// A call that has come to its end.
@@ -28,6 +30,7 @@ struct Ended {
 
 impl ModelRun<'_> {
     pub(super) async fn make_calls(&mut self, round: u32, planned: Vec<Planned>) -> Result<(), Halt> {
+        self.count().await?;
         let calls = planned.iter().map(|planned| planned.call.clone()).collect();
         self.log.event(self.turns.now(), &RunEvent::ToolCalls(ToolCalls { round, calls }))?;
         point!("tools.planned");
@@ -39,6 +42,17 @@ impl ModelRun<'_> {
         let asked = self.ask_people(round, &asking).await?;
         self.make_all(round, free).await?;
         self.hear_people(round, asked).await
+    }
+
+    /// Counts what was used so far: whatever happens in the round, and whoever goes on with the run, it is known.
+    async fn count(&mut self) -> Result<(), TurnError> {
+        let inner = &self.turns.inner;
+        let (used, now) = (std::mem::take(&mut self.used), inner.clock.now());
+        self.counted += used.output_tokens;
+        if used == Usage::default() {
+            return Ok(());
+        }
+        retry(self.log.live(), || inner.store.count_usage(&self.log.held, used, now)).await
     }
 
     /// Whether a person must agree to calls of this tool, by whichever of its names.

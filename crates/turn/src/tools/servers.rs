@@ -3,7 +3,7 @@
 
 mod remote;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -11,8 +11,9 @@ use domain::agent::ToolChoice;
 use domain::scope::Scope;
 use domain::sealed;
 use domain::secret::Secret;
-use domain::tool_server::ToolServer;
+use domain::tool_server::{Pin, ToolServer};
 use futures_util::future::join_all;
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use store::{Store, StoreError};
 use tokio::time::Instant;
@@ -30,6 +31,8 @@ use remote::{ComposioTool, McpTool};
 const MAX_OFFERED: usize = 128;
 /// Servers that a workspace may have.
 pub const MAX_SERVERS: usize = 100;
+/// Agents whose toolkits are listed.
+const MAX_AGENTS: usize = 1000;
 /// A connection that nobody used for so long is given up.
 const IDLE: Duration = Duration::from_secs(15 * 60);
 /// How long a toolkit's tools are good for.
@@ -68,8 +71,11 @@ pub struct Offered {
 
 /// A tool of a server, for a list.
 pub struct Listed {
+    /// The server's name, or the toolkit's.
     pub server: String,
     pub tool: Arc<dyn Tool>,
+    /// How a tool of an MCP server describes itself now, and whether that is not what it was agreed to be.
+    pub pin: Option<(Pin, bool)>,
 }
 
 /// How a server is reached, which is kept sealed.
@@ -84,6 +90,12 @@ type Connections = HashMap<Uuid, (Arc<McpClient>, Instant)>;
 /// With when each was asked for.
 type Toolkits = HashMap<String, (Arc<[mcp::Tool]>, Instant)>;
 type Found = Result<Vec<Arc<dyn Tool>>, String>;
+
+impl Offered {
+    fn none(reason: String) -> Self {
+        Self { tools: Vec::new(), missing: vec![reason] }
+    }
+}
 
 impl ToolServers {
     pub fn new(parts: Parts) -> Self {
@@ -150,12 +162,8 @@ impl ToolServers {
         let found = join_all(choices.iter().map(|choice| self.choose(scope, &added, choice))).await;
         let mut names: HashSet<String> = offered.tools.iter().map(|tool| tool.spec().name).collect();
         for found in found {
-            match found {
-                Err(reason) => offered.missing.push(reason),
-                Ok(tools) => {
-                    offered.tools.extend(tools.into_iter().filter(|tool| names.insert(tool.spec().name)));
-                }
-            }
+            offered.missing.extend(found.missing);
+            offered.tools.extend(found.tools.into_iter().filter(|tool| names.insert(tool.spec().name)));
         }
         if offered.tools.len() > MAX_OFFERED {
             let all = offered.tools.len();
@@ -181,9 +189,53 @@ impl ToolServers {
         let found = join_all(asked).await.into_iter().zip(&names);
         let listed = found.flat_map(|(tools, server)| {
             let tools = tools.unwrap_or_default().into_iter();
-            tools.map(|tool| Listed { server: (*server).clone(), tool: Arc::new(tool) as Arc<dyn Tool> })
+            tools.map(|tool| Listed {
+                server: (*server).clone(),
+                pin: Some((tool.pin.clone(), tool.changed)),
+                tool: Arc::new(tool),
+            })
         });
-        Ok(listed.collect())
+        let mut listed: Vec<Listed> = listed.collect();
+        let toolkits = self.toolkits_of(scope).await?;
+        let asked = join_all(toolkits.iter().map(|toolkit| self.toolkit(toolkit))).await;
+        for (server, tools) in toolkits.into_iter().zip(asked) {
+            let tools = tools.unwrap_or_default().into_iter();
+            listed.extend(tools.map(|tool| Listed { server: server.clone(), tool, pin: None }));
+        }
+        Ok(listed)
+    }
+
+    /// The toolkits that agents of the workspace name.
+    async fn toolkits_of(&self, scope: &Scope) -> Result<BTreeSet<String>, StoreError> {
+        if self.composio.is_none() {
+            return Ok(BTreeSet::new());
+        }
+        let agents = self.store.list_agents(scope, None, MAX_AGENTS).await?;
+        let choices = agents.into_iter().flat_map(|agent| agent.settings.tools);
+        let named = choices.filter_map(|choice| match choice {
+            ToolChoice::Composio { composio } => Some(composio),
+            _ => None,
+        });
+        Ok(named.collect())
+    }
+
+    /// From now on a tool of the server is one that describes itself so.
+    pub async fn approve(
+        &self,
+        scope: &Scope,
+        server: &str,
+        pin: &Pin,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        let key = match self.operators.get(server) {
+            Some(client) => operators_key(server, client),
+            None => {
+                let added = self.store.list_tool_servers(scope, None, MAX_SERVERS).await?;
+                let known = added.iter().find(|known| known.name == server);
+                known.ok_or(StoreError::NotFound)?.id.to_string()
+            }
+        };
+        self.store.approve_tool(scope, (&key, server), pin, now).await
     }
 
     /// Ends every connection and every process, and waits for that.
@@ -195,18 +247,21 @@ impl ToolServers {
         self.tasks.wait().await;
     }
 
-    async fn choose(&self, scope: &Scope, added: &[ToolServer], choice: &ToolChoice) -> Found {
-        match choice {
+    async fn choose(&self, scope: &Scope, added: &[ToolServer], choice: &ToolChoice) -> Offered {
+        let found = match choice {
             ToolChoice::Native(_) => Ok(Vec::new()),
             ToolChoice::Composio { composio } => self.toolkit(composio).await,
-            ToolChoice::Mcp { mcp, allow } => {
-                let mut tools = self.tools_of(scope, added, mcp).await?;
-                if let Some(allow) = allow {
-                    tools.retain(|tool| allow.iter().any(|name| tool.is(name)));
+            ToolChoice::Mcp { mcp, allow } => match self.tools_of(scope, added, mcp).await {
+                Ok(mut tools) => {
+                    if let Some(allow) = allow {
+                        tools.retain(|tool| allow.iter().any(|name| tool.is(name)));
+                    }
+                    return as_agreed(mcp, tools);
                 }
-                Ok(tools.into_iter().map(|tool| Arc::new(tool) as Arc<dyn Tool>).collect())
-            }
-        }
+                Err(reason) => Err(reason),
+            },
+        };
+        found.map_or_else(Offered::none, |tools| Offered { tools, missing: Vec::new() })
     }
 
     async fn tools_of(
@@ -215,17 +270,37 @@ impl ToolServers {
         added: &[ToolServer],
         name: &str,
     ) -> Result<Vec<McpTool>, String> {
-        let client = match self.operators.get(name) {
-            Some(client) => Arc::clone(client),
+        let (client, key) = match self.operators.get(name) {
+            Some(client) => (Arc::clone(client), operators_key(name, client)),
             None => {
                 let server = added.iter().find(|server| server.name == name);
                 let server = server.ok_or_else(|| format!("there is no tool server {name:?}"))?;
-                self.connection(scope.workspace, server)
-                    .map_err(|reason| format!("tool server {name}: {reason}"))?
+                let client = self.connection(scope.workspace, server);
+                let client = client.map_err(|reason| format!("tool server {name}: {reason}"))?;
+                (client, server.id.to_string())
             }
         };
         let tools = client.tools().await.map_err(|fault| format!("tool server {name}: {fault}"))?;
-        Ok(tools.iter().map(|tool| McpTool::new(&client, name, tool)).collect())
+        let mut tools: Vec<McpTool> = tools.iter().map(|tool| McpTool::new(&client, name, tool)).collect();
+        self.compare(scope, &key, &mut tools).await.map_err(|error| {
+            tracing::warn!(%error, "what tools were agreed to cannot be read");
+            format!("tool server {name}: what its tools were agreed to be cannot be read now")
+        })?;
+        Ok(tools)
+    }
+
+    /// Marks the tools that describe themselves anew since they were agreed to. One that was never seen is agreed to.
+    async fn compare(&self, scope: &Scope, key: &str, tools: &mut [McpTool]) -> Result<(), StoreError> {
+        let known = self.store.list_tool_pins(scope, key).await?;
+        let known: HashMap<String, String> = known.into_iter().map(|pin| (pin.tool, pin.hash)).collect();
+        let mut fresh = Vec::new();
+        for tool in tools {
+            match known.get(&tool.pin.tool) {
+                Some(hash) => tool.changed = *hash != tool.pin.hash,
+                None => fresh.push(tool.pin.clone()),
+            }
+        }
+        if fresh.is_empty() { Ok(()) } else { self.store.pin_tools(scope, key, &fresh).await }
     }
 
     async fn toolkit(&self, toolkit: &str) -> Found {
@@ -273,4 +348,23 @@ impl ToolServers {
     fn toolkits(&self) -> MutexGuard<'_, Toolkits> {
         self.toolkits.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Tells an operator's server apart from one of the same name that is somewhere else.
+fn operators_key(name: &str, client: &McpClient) -> String {
+    format!("operator {name} {}", client.fingerprint())
+}
+
+/// The tools that are as they were agreed to be. What a model is told of the others nobody has looked at.
+fn as_agreed(server: &str, tools: Vec<McpTool>) -> Offered {
+    let (changed, agreed): (Vec<_>, Vec<_>) = tools.into_iter().partition(|tool| tool.changed);
+    let changed = changed.into_iter().map(|tool| {
+        format!(
+            "tool server {server}: {} describes itself anew; an admin agrees to that with POST \
+             /v1/tool-servers/{server}/approve",
+            tool.pin.tool
+        )
+    });
+    let missing = changed.collect();
+    Offered { tools: agreed.into_iter().map(|tool| Arc::new(tool) as Arc<dyn Tool>).collect(), missing }
 }

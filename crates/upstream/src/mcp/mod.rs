@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use domain::secret::Secret;
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
@@ -97,9 +98,6 @@ impl McpClient {
         let asked = timeout(LISTING, self.list()).await;
         let outcome =
             asked.unwrap_or(Err(Fault::Timeout(LISTING.as_secs()))).map_err(|fault| self.clean(fault));
-        if let (Some(Listed { outcome: Ok(before), .. }), Ok(now)) = (listed.as_ref(), &outcome) {
-            self.compare(before, now);
-        }
         *listed = Some(Listed { at: Instant::now(), outcome: outcome.clone() });
         outcome
     }
@@ -199,13 +197,17 @@ impl McpClient {
         Ok(session)
     }
 
-    /// A tool whose words have changed may have been made to say something else to models.
-    fn compare(&self, before: &[Tool], now: &[Tool]) {
-        let other = |tool: &&Tool| before.iter().any(|old| old.name == tool.name && old != *tool);
-        let changed: Vec<&str> = now.iter().filter(other).map(|tool| tool.name.as_str()).collect();
-        if !changed.is_empty() {
-            tracing::warn!(tool_server = %self.name, ?changed, "tools of the tool server describe themselves anew");
-        }
+    /// Tells this server apart from others, in a way that says nothing of where it is.
+    pub fn fingerprint(&self) -> String {
+        let parts: Vec<&str> = match &self.endpoint {
+            Endpoint::Http(endpoint) => vec!["http", endpoint.url.as_str()],
+            Endpoint::Stdio(endpoint) => {
+                let args = endpoint.args.iter().map(Secret::expose);
+                ["stdio", &endpoint.command].into_iter().chain(args).collect()
+            }
+        };
+        let hash = Sha256::digest(json!(parts).to_string());
+        hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
     }
 
     /// What must not be repeated, though the server may say it.

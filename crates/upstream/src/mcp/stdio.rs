@@ -147,7 +147,10 @@ impl StdioWire {
     }
 
     pub(super) fn close(&self) {
-        self.shared.closing.store(true, Ordering::Relaxed);
+        // One that has ended by itself is let go of after that; its end was not wanted.
+        if !self.shared.end.is_cancelled() {
+            self.shared.closing.store(true, Ordering::Relaxed);
+        }
         self.shared.end.cancel();
     }
 

@@ -77,7 +77,7 @@ fn verbatim(dialect: Dialect) -> Ask {
     Ask { verbatim: Some(Verbatim { dialect, body }), ..plain() }
 }
 
-fn held(name: &str, body: &Value) {
+pub fn held(name: &str, body: &Value) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
     let now = format!("{}\n", serde_json::to_string_pretty(body).unwrap());
     if std::env::var_os("UPDATE_GENERATED").is_some() {

@@ -7,7 +7,7 @@ use domain::run::Usage;
 use testkit::sandbox::{Action, ScriptedSandbox};
 use upstream::llm::ModelLimits;
 
-use crate::vendor::{KEY, VENDORS, Vendor, WIDE, body, head, listen, play, refusal};
+use crate::vendor::{KEY, VENDORS, Vendor, WIDE, body, body_bytes, head, listen, play, refusal};
 
 const USED: Usage = Usage { input_tokens: 7, output_tokens: 3 };
 
@@ -61,10 +61,6 @@ async fn a_stream_that_is_cut_at_any_byte_is_a_failure_with_all_that_came() {
             }
         }
     }
-}
-
-fn body_bytes(bytes: &[u8]) -> Vec<Action> {
-    vec![head(), Action::Bytes(bytes.to_vec())]
 }
 
 #[tokio::test]

@@ -39,6 +39,14 @@ impl Vendor {
         }
     }
 
+    /// As the files have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::OpenAi => "openai",
+            Self::Anthropic => "anthropic",
+        }
+    }
+
     pub fn path(self) -> &'static str {
         match self {
             Self::OpenAi => "/v1/chat/completions",
@@ -116,7 +124,11 @@ pub fn head() -> Action {
 }
 
 pub fn body(text: &str) -> Vec<Action> {
-    vec![head(), Action::Bytes(text.as_bytes().to_vec())]
+    body_bytes(text.as_bytes())
+}
+
+pub fn body_bytes(bytes: &[u8]) -> Vec<Action> {
+    vec![head(), Action::Bytes(bytes.to_vec())]
 }
 
 pub fn refusal(status: &'static str, headers: Vec<(&'static str, String)>, text: &str) -> Vec<Action> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use domain::model::ToolSpec;
-use domain::tool_server::{offered_name, safe_name};
+use domain::tool_server::{Pin, offered_name, safe_name};
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 use upstream::composio::Composio;
@@ -19,6 +19,9 @@ pub(super) struct McpTool {
     /// As its server knows it.
     name: String,
     read_only: bool,
+    pub(super) pin: Pin,
+    /// It was agreed to as another one.
+    pub(super) changed: bool,
 }
 
 /// A tool of a service behind Composio.
@@ -49,6 +52,8 @@ impl McpTool {
             spec: spec(offered_name(server, &tool.name), tool),
             name: tool.name.clone(),
             read_only: tool.read_only,
+            pin: Pin::of(&tool.name, &tool.description, &tool.schema.to_string(), tool.read_only),
+            changed: false,
         }
     }
 
