@@ -77,6 +77,7 @@ pub async fn run(server: &Path) -> anyhow::Result<()> {
     let hex: String = Sha256::digest(&body).iter().map(|byte| format!("{byte:02x}")).collect();
     let promise = json!({ "name": "direct.bin", "size": FILE, "sha256": hex });
     let (files, scratch) = (walk(&data.path().join("blobs"))?, data.path().join("ceiling"));
+    std::fs::create_dir(&scratch)?;
     let plan = Arc::new(Plan { target, body, form, promise, uploads, content, zip, files, scratch });
 
     let mut measured = [

@@ -21,8 +21,6 @@ use super::error::{BlobError, Result, blocking, joined};
 use super::folder::{Folder, Temp, absent};
 use super::hash::Hasher;
 
-/// What is gathered before it is written: more than what is read, as whoever writes waits for it to be filled.
-const GATHERED: usize = 1024 * 1024;
 /// After how many bytes the disk begins with them.
 const STRETCH: u64 = 4 * 1024 * 1024;
 
@@ -72,9 +70,9 @@ impl FileWriter {
 
     pub(super) async fn write(&mut self, mut bytes: Bytes) -> Result<()> {
         while !bytes.is_empty() {
-            let fits = bytes.len().min(GATHERED - self.gathered.len());
+            let fits = bytes.len().min(CHUNK - self.gathered.len());
             self.gathered.extend_from_slice(&bytes.split_to(fits));
-            if self.gathered.len() == GATHERED {
+            if self.gathered.len() == CHUNK {
                 self.wait().await?;
                 self.hand_over()?;
             }

@@ -15,8 +15,7 @@ use tokio_util::task::TaskTracker;
 use crate::setup::{folder, get, keys, noise};
 
 const ROOT: &str = "TEST_BLOBS_FOLDER";
-/// More than is gathered in memory before it is written.
-const SIZE: usize = 1200 * 1024;
+const SIZE: usize = 600 * 1024;
 
 fn child(test: &str, env: &[(&str, &str)]) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());

@@ -142,7 +142,7 @@ async fn empty_folders_go_and_temporary_files_too() {
     assert_eq!(entries(&root), ["tmp"]);
 
     let mut writer = blobs.writer("x").await.unwrap();
-    writer.write(noise(1, 1_100_000)).await.unwrap();
+    writer.write(noise(1, 600_000)).await.unwrap();
     until(|| !entries(&root.join("tmp")).is_empty()).await;
     drop(writer);
     until(|| entries(&root.join("tmp")).is_empty()).await;
