@@ -20,7 +20,7 @@ check: ## format and lints
 	cargo clippy --workspace --all-targets $(if $(CI),--locked) -- -D warnings
 
 # ARGS=turns measures turns instead, ARGS=web the web app in a browser. Streams that are held open need two files each.
-bench: ## measure the store at growing sizes, on both databases; ARGS=turns: turns beside their peers; ARGS=web: the web app
+bench: ## measure the store at growing sizes, on both databases; ARGS=turns: turns beside their peers; ARGS=files: files; ARGS=web: the web app
 	@scripts/setup test
 ifeq ($(ARGS),web)
 	@$(MAKE) --no-print-directory web

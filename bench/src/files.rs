@@ -6,11 +6,13 @@ mod client;
 
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 use testkit::agent::Agent;
 use testkit::form::Form;
 use testkit::process::ServerProcess;
@@ -66,25 +68,28 @@ pub async fn run(server: &Path) -> anyhow::Result<()> {
     let mut stored = Vec::new();
     for _ in 0..BAG {
         let (path, form, target) = (uploads.clone(), form.clone(), target.clone());
-        stored.push(spawn_blocking(move || target.upload(&path, &Form::kind(), &form)).await??);
+        stored.push(spawn_blocking(move || target.send("POST", &path, &Form::kind(), &form)).await??);
     }
     let content = format!("{uploads}/{}/content", stored.first().and_then(file_id).context("no file")?);
     let zip = zip_path(&target, &sandbox, &bag).await?;
     let elsewhere = conversation(&target).await?;
     let uploads = format!("/v1/chat-conversations/{elsewhere}/files");
-    let files: Vec<_> = walk(&data.path().join("blobs"))?;
+    let hex: String = Sha256::digest(&body).iter().map(|byte| format!("{byte:02x}")).collect();
+    let promise = json!({ "name": "direct.bin", "size": FILE, "sha256": hex });
+    let (files, scratch) = (walk(&data.path().join("blobs"))?, data.path().join("ceiling"));
+    std::fs::create_dir(&scratch)?;
+    let plan = Arc::new(Plan { target, body, form, promise, uploads, content, zip, files, scratch });
 
     let mut measured = [
         Measured::new("upload", 0.60, FILE),
+        Measured::new("direct upload", 0.60, FILE),
         Measured::new("download", 0.70, FILE),
         Measured::new("zip", 0.60, FILE * BAG),
     ];
-    let scratch = data.path().join("ceiling");
     for round in 0..=ROUNDS {
         note(&format!("files: round {round} of {ROUNDS}"));
-        let plan = (target.clone(), form.clone(), uploads.clone(), content.clone(), zip.clone());
-        let (files, scratch) = (files.clone(), scratch.clone());
-        let times = spawn_blocking(move || one_round(&plan, &files, &scratch, round)).await??;
+        let plan = Arc::clone(&plan);
+        let times = spawn_blocking(move || one_round(&plan, round)).await??;
         // The first is for warming up.
         for (measured, (ours, ceiling)) in measured.iter_mut().zip(times).filter(|_| round > 0) {
             measured.ours.push(ours);
@@ -94,24 +99,46 @@ pub async fn run(server: &Path) -> anyhow::Result<()> {
     report(&measured)
 }
 
-type Plan = (Target, Vec<u8>, String, String, String);
+/// What every round works with.
+struct Plan {
+    target: Target,
+    body: Vec<u8>,
+    /// The body as a form, and what a promise of it says.
+    form: Vec<u8>,
+    promise: Value,
+    uploads: String,
+    content: String,
+    zip: String,
+    /// The files of the bag that is zipped.
+    files: Vec<PathBuf>,
+    scratch: PathBuf,
+}
 
 /// Each thing once: what it took us, and what it takes at best.
-fn one_round(
-    (target, form, uploads, content, zip): &Plan,
-    files: &[std::path::PathBuf],
-    scratch: &Path,
-    round: usize,
-) -> anyhow::Result<[(Duration, Duration); 3]> {
-    let upload = both(
-        round,
-        || target.upload(uploads, &Form::kind(), form).map(drop),
-        || ceiling::receive(form, scratch),
-    )?;
+fn one_round(plan: &Plan, round: usize) -> anyhow::Result<[(Duration, Duration); 4]> {
+    let Plan { target, form, uploads, content, zip, files, scratch, .. } = plan;
+    let receive = || ceiling::receive(form, scratch);
+    let upload = both(round, || target.send("POST", uploads, &Form::kind(), form).map(drop), receive)?;
+    let direct = both(round, || direct_upload(plan), receive)?;
     let one = files.get(..1).context("no file")?;
     let download = both(round, || target.download(content, FILE), || ceiling::send(one))?;
     let zip = both(round, || target.download(zip, FILE * BAG), || ceiling::send(files))?;
-    Ok([upload, download, zip])
+    Ok([upload, direct, download, zip])
+}
+
+/// All three calls: the promise, the bytes by the signed link, and the completion, which reads them once more.
+fn direct_upload(Plan { target, body, promise, uploads, .. }: &Plan) -> anyhow::Result<()> {
+    let promised = target.send(
+        "POST",
+        &format!("{uploads}/uploads"),
+        "application/json",
+        promise.to_string().as_bytes(),
+    )?;
+    let link = promised["url"].as_str().context("no link")?;
+    target.send("PUT", target.path(link)?, "application/octet-stream", body)?;
+    let id = promised["id"].as_str().context("no upload")?;
+    target.send("POST", &format!("{uploads}/uploads/{id}/complete"), "application/json", b"")?;
+    Ok(())
 }
 
 /// Nobody always comes first.
@@ -144,14 +171,14 @@ async fn zip_path(target: &Target, sandbox: &ScriptedSandbox, bag: &str) -> anyh
     target.begin(&json!({ "conversation": bag, "message": "go" })).await?;
     let config = Agent::new(sandbox.request(0).await?.body).config().await?;
     let url = config.body["assets"]["url"].as_str().context("no zip")?;
-    Ok(url.get(target.url().len()..).context("another address")?.to_owned())
+    Ok(target.path(url)?.to_owned())
 }
 
 fn file_id(answer: &Value) -> Option<&str> {
     answer["files"][0]["id"].as_str()
 }
 
-fn walk(folder: &Path) -> anyhow::Result<Vec<std::path::PathBuf>> {
+fn walk(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();

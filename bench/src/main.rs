@@ -87,7 +87,9 @@ async fn main() -> anyhow::Result<()> {
     let sizes: Vec<usize> =
         given.get_many::<u32>("conversations").unwrap_or_default().map(|size| *size as usize).collect();
     let pace = Pace::new(given.get_one("seconds").copied().unwrap_or(8));
-    let server = given.get_one::<PathBuf>("server");
+    // It is started in a folder of its own.
+    let server = given.get_one::<PathBuf>("server").map(std::path::absolute).transpose()?;
+    let server = server.as_ref();
     let what: Vec<&str> = given.get_many::<String>("what").unwrap_or_default().map(String::as_str).collect();
     let wanted = |name: &str| if what.is_empty() { name == "store" } else { what.contains(&name) };
     if wanted("turns")

@@ -20,13 +20,14 @@ fn sockets() -> anyhow::Result<(TcpStream, TcpStream)> {
     Ok((sender, listener.accept()?.0))
 }
 
-/// Bytes from a socket, hashed, written and synced.
-pub fn receive(body: &[u8], file: &Path) -> anyhow::Result<()> {
+/// Bytes from a socket, hashed, written and synced. The file stays, as an uploaded one does: removing it would have the
+/// disk discard its blocks in the seconds of whoever comes next.
+pub fn receive(body: &[u8], folder: &Path) -> anyhow::Result<()> {
     let (mut sender, mut receiver) = sockets()?;
     scope(|threads| {
         let sending =
             threads.spawn(move || sender.write_all(body).and_then(|()| sender.shutdown(Shutdown::Write)));
-        let mut out = File::create(file)?;
+        let mut out = tempfile::NamedTempFile::new_in(folder)?;
         let (mut hash, mut chunk) = (Sha256::new(), vec![0; CHUNK]);
         loop {
             let read = receiver.read(&mut chunk)?;
@@ -38,9 +39,9 @@ pub fn receive(body: &[u8], file: &Path) -> anyhow::Result<()> {
             out.write_all(bytes)?;
         }
         hash.finalize();
-        out.sync_data()?;
+        out.as_file().sync_data()?;
+        out.keep()?;
         sending.join().map_err(|_| anyhow!("the sender failed"))??;
-        std::fs::remove_file(file)?;
         Ok(())
     })
 }

@@ -24,10 +24,6 @@ impl Target {
         Ok(Self { url: url.to_owned(), host, key: key.to_owned(), client })
     }
 
-    pub fn url(&self) -> &str {
-        &self.url
-    }
-
     pub async fn post(&self, path: &str, kind: &str, body: &Value) -> anyhow::Result<Value> {
         let request = self.client.post(format!("{}{path}", self.url)).bearer_auth(&self.key);
         let answer = request.header("content-type", kind).body(body.to_string()).send().await?;
@@ -48,17 +44,25 @@ impl Target {
         )
     }
 
-    /// Sends a body and reads the answer.
-    pub fn upload(&self, path: &str, kind: &str, body: &[u8]) -> anyhow::Result<Value> {
+    /// Sends a body and reads the answer, which has no body itself where there is nothing to say.
+    pub fn send(&self, method: &str, path: &str, kind: &str, body: &[u8]) -> anyhow::Result<Value> {
         let mut stream = TcpStream::connect(&self.host)?;
         let more = format!("Content-Type: {kind}\r\nContent-Length: {}\r\n", body.len());
-        stream.write_all(self.head("POST", path, &more).as_bytes())?;
+        stream.write_all(self.head(method, path, &more).as_bytes())?;
         stream.write_all(body)?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer)?;
-        anyhow::ensure!(answer.starts_with("HTTP/1.1 201"), "{answer}");
+        anyhow::ensure!(answer.starts_with("HTTP/1.1 20"), "{answer}");
         let (_, body) = answer.split_once("\r\n\r\n").context("no body")?;
+        if body.is_empty() {
+            return Ok(Value::Null);
+        }
         serde_json::from_str(body).with_context(|| body.to_owned())
+    }
+
+    /// The path of an address of this server.
+    pub fn path<'a>(&self, url: &'a str) -> anyhow::Result<&'a str> {
+        url.strip_prefix(&self.url).context("another address")
     }
 
     /// Reads an answer of at least so many bytes, and keeps nothing.

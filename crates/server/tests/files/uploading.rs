@@ -1,8 +1,11 @@
 //! Into the bag: one to ten files per request, streamed, named, typed by their bytes, listed in pages.
 
 use futures_util::future::join_all;
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use testkit::form::Form;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
 use crate::caller::{bag, files, id, ids, names, refused, sha256};
 use crate::world::{Home, World, stories, stories_everywhere};
@@ -13,7 +16,8 @@ stories!(
     a_taken_name_gets_a_number,
     pages,
     what_the_bytes_are,
-    an_interrupted_upload_leaves_its_name
+    an_interrupted_upload_leaves_its_name,
+    stopped_in_the_middle
 );
 
 async fn a_file_and_its_row(home: Home) -> Option<()> {
@@ -213,5 +217,42 @@ async fn an_interrupted_upload_leaves_its_name(home: Home) -> Option<()> {
         world.ann.put(&chat, "report.pdf", b"%PDF-").await["name"] == "report.pdf"
     })
     .await;
+    Some(())
+}
+
+/// The server is told to stop while a file is on its way: it is taken to its end, and is there after the next start.
+async fn stopped_in_the_middle(home: Home) -> Option<()> {
+    let mut world = World::start(home).await?;
+    let chat = world.ann.conversation().await;
+    let bytes = noise(4, 3_000_000);
+    let whole = Form::of("late.bin", &bytes).end();
+    let host = world.ann.url().trim_start_matches("http://").to_owned();
+    let head = format!(
+        "POST {} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {}\r\nContent-Type: {}\r\nContent-Length: {}\r\n\
+         Expect: 100-continue\r\n\r\n",
+        bag(&chat),
+        world.ann.bearer(),
+        Form::kind(),
+        whole.len()
+    );
+    let mut stream = TcpStream::connect(&host).await.unwrap();
+    stream.write_all(head.as_bytes()).await.unwrap();
+    // Said when the body begins to be read.
+    let mut begun = [0; 12];
+    stream.read_exact(&mut begun).await.unwrap();
+    assert_eq!(&begun, b"HTTP/1.1 100");
+    let (now, later) = whole.split_at(whole.len() / 2);
+    stream.write_all(now).await.unwrap();
+    world.process.signal(Signal::SIGTERM).unwrap();
+    crate::bad_input::until(async || TcpStream::connect(&host).await.is_err()).await;
+    stream.write_all(later).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.contains("HTTP/1.1 201"), "{answer}");
+    assert_eq!(world.process.ended().await.unwrap().code(), Some(0), "{}", world.process.output());
+    world.restart(&[]).await;
+    let listed = world.ann.list(&chat).await;
+    assert_eq!(names(&listed), ["late.bin"]);
+    assert!(world.ann.content(&listed[0]).await.bytes == bytes);
     Some(())
 }

@@ -1,9 +1,11 @@
 //! One file of the folder as a stream, in and out. Bytes cross to the blocking threads by large chunks, and
-//! while one is hashed and written (or read), the next is gathered (or sent).
+//! while one is hashed and written (or read), the next is gathered (or sent). The disk begins with what is written
+//! before all has come, so that little is left to wait for at the end.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::mem;
+use std::num::NonZeroU64;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,12 +13,16 @@ use std::sync::Arc;
 use bytes::Bytes;
 use domain::file::Digest;
 use futures_util::stream::{self, BoxStream};
+use rustix::fs::{Advice, fadvise};
 use tokio::task::{JoinHandle, spawn_blocking};
 
 use super::CHUNK;
 use super::error::{BlobError, Result, blocking, joined};
 use super::folder::{Folder, Temp, absent};
 use super::hash::Hasher;
+
+/// After how many bytes the disk begins with them.
+const STRETCH: u64 = 4 * 1024 * 1024;
 
 #[derive(Debug)]
 pub(super) struct FileWriter {
@@ -40,6 +46,9 @@ struct Sink {
     key: String,
     temp: Option<Temp>,
     hasher: Hasher,
+    written: u64,
+    /// Of what is written, how much the disk was told to begin with.
+    begun: u64,
     /// The buffer of the chunk before, to be filled again.
     spare: Vec<u8>,
 }
@@ -52,6 +61,8 @@ impl FileWriter {
             key: key.to_owned(),
             temp: None,
             hasher: Hasher::default(),
+            written: 0,
+            begun: 0,
             spare: Vec::new(),
         };
         Ok(Self { gathered: Vec::new(), work: Work::Idle(Box::new(sink)) })
@@ -113,7 +124,23 @@ impl Sink {
     fn append(&mut self, chunk: &[u8]) -> Result<()> {
         self.hasher.update(chunk);
         let written = self.file().and_then(|file| file.write_all(chunk));
-        written.map_err(|error| BlobError::from_io(format!("cannot write {}", self.key), &error))
+        written.map_err(|error| BlobError::from_io(format!("cannot write {}", self.key), &error))?;
+        self.written += chunk.len() as u64;
+        self.begin();
+        Ok(())
+    }
+
+    /// Has the disk begin with what it was not told of yet. It goes on by itself and nobody waits: what is to last is
+    /// synced at the end in any case.
+    fn begin(&mut self) {
+        let (Some(temp), Some(waiting)) = (&self.temp, NonZeroU64::new(self.written - self.begun)) else {
+            return;
+        };
+        if waiting.get() >= STRETCH {
+            // Pages that nobody needs soon are written at once; as they are on their way out, none is dropped.
+            let _ = fadvise(&temp.file, self.begun, Some(waiting), Advice::DontNeed);
+            self.begun = self.written;
+        }
     }
 
     fn file(&mut self) -> io::Result<&mut File> {

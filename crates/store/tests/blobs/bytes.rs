@@ -24,8 +24,9 @@ on_each!(
 );
 
 async fn every_size_comes_back(blobs: TestBlobs) {
-    let sizes = [0, 1, 255, 256 * KIB - 1, 256 * KIB, 256 * KIB + 1, MIB, 8 * MIB, 8 * MIB + 1, 17 * MIB];
-    for size in sizes {
+    let small = [0, 1, 255, 256 * KIB - 1, 256 * KIB, 256 * KIB + 1, MIB - 1, MIB, MIB + 1];
+    let large = [4 * MIB, 4 * MIB + 1, 8 * MIB, 8 * MIB + 1, 17 * MIB];
+    for size in small.into_iter().chain(large) {
         let (key, bytes) = (format!("bag/w/c/{size}.bin"), noise(size as u64 + 1, size));
         let digest = put(&blobs, &key, &bytes).await;
         assert_eq!(digest, digest_of(&bytes), "{}: {size}", blobs.kind);

@@ -1,7 +1,7 @@
 //! Tests that need a process of their own: to be killed, or to have its memory counted. The process is this
 //! program again, told to run one ignored test.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, Command, Stdio};
 
 use bytes::Bytes;
@@ -73,6 +73,59 @@ async fn a_killed_process_leaves_whole_keys_only() {
         assert!(blobs.sweep_temp(Timestamp::MAX).await.unwrap() >= acknowledged.len() as u64);
         assert_eq!(std::fs::read_dir(root.join("tmp")).unwrap().count(), 0);
     }
+}
+
+#[tokio::test]
+#[ignore = "is run by bytes_last_before_they_have_their_name"]
+async fn writes_one_file() {
+    let Ok(root) = std::env::var(ROOT) else { return };
+    let blobs = Blobs::folder(root).await.unwrap();
+    let mut writer = blobs.writer("bag/w/x").await.unwrap();
+    writer.write(noise(1, 9 * 1024 * 1024)).await.unwrap();
+    writer.finish().await.unwrap();
+}
+
+/// No kill shows it, only the loss of power does: so the calls themselves are looked at.
+#[test]
+fn bytes_last_before_they_have_their_name() {
+    let base = tempfile::tempdir().unwrap();
+    let (root, calls) = (base.path().canonicalize().unwrap().join("files"), base.path().join("calls"));
+    let mut strace = Command::new("strace");
+    strace.args([
+        "-f",
+        "-y",
+        "-s",
+        "0",
+        "-e",
+        "trace=write,fadvise64,fdatasync,fsync,rename,renameat2",
+        "-o",
+    ]);
+    strace.arg(&calls).arg(std::env::current_exe().unwrap());
+    strace.args(["child::writes_one_file", "--exact", "--ignored"]).env(ROOT, &root);
+    let ran = strace.output();
+    if !ran.as_ref().is_ok_and(|output| output.status.success()) {
+        let _ = writeln!(std::io::stderr(), "SKIPPED: the order of calls (strace does not run: {ran:?})");
+        return;
+    }
+    let calls = std::fs::read_to_string(calls).unwrap();
+    let renamed =
+        calls.lines().find(|line| line.contains("rename") && line.contains("/files/bag/w/x")).unwrap();
+    // What one thread did is in its order, whatever others do between.
+    let thread = renamed.split_whitespace().next().unwrap();
+    let own: Vec<&str> = calls.lines().filter(|line| line.starts_with(thread)).collect();
+    let (before, after) = own.split_at(own.iter().position(|line| *line == renamed).unwrap());
+    let synced = before.iter().position(|line| line.contains("fdatasync") && line.contains("/files/tmp/"));
+    let synced = synced.expect("the bytes are synced before they have their name");
+    assert!(
+        !before[synced..].iter().any(|line| line.contains("write(")),
+        "nothing is written after that: {own:?}"
+    );
+    for folder in ["/files/bag/w>", "/files/bag>", "/files>"] {
+        let last = after.iter().any(|line| line.contains("fsync") && line.contains(folder));
+        assert!(last, "the name lasts up to the root, not in {folder}: {own:?}");
+    }
+    let begun = calls.lines().filter(|line| line.contains("fadvise64")).count();
+    assert_eq!(begun, 2, "the disk begins before all has come: {calls}");
 }
 
 /// In kB, of this process.
