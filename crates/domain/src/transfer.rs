@@ -5,7 +5,7 @@
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
-pub use archive::{Archive, ArchivedBranch, ArchivedFile, ArchivedRun};
+pub use archive::{Archive, ArchivedBranch, ArchivedExecution, ArchivedFile, ArchivedRun, Settings, Trace};
 
 pub mod archive;
 mod assistants;
@@ -18,6 +18,7 @@ mod copilot_chats;
 pub mod fields;
 pub mod file_line;
 pub mod format;
+mod knowledge_line;
 mod librechat;
 mod open_webui;
 pub mod own;
@@ -25,6 +26,7 @@ pub mod page;
 mod part;
 mod row;
 pub mod rows;
+mod run_line;
 pub mod thread;
 mod tree;
 

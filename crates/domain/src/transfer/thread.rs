@@ -133,6 +133,7 @@ impl Thread {
         }
         let mut archive = Archive {
             conversation: self.conversation(id, &maker.owner, of, &times),
+            metadata: None,
             branches: Vec::new(),
             current: 0,
             runs: Vec::new(),

@@ -10,14 +10,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use anyhow::{Context as _, Result, bail};
 use domain::agent::Agent;
 use domain::file::{Bag, Digest};
+use domain::page::Page;
 use domain::scope::Scope;
+use domain::table::{Row, Table};
 use domain::time::Clock;
 use domain::transfer::format::Format;
-use domain::transfer::{Archive, ArchivedFile};
+use domain::transfer::{Archive, ArchivedExecution, ArchivedFile, Settings, Trace};
+use domain::workspace::WorkspacePatch;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesOrdered;
 use store::blobs::Blobs;
 use store::files::{NewFile, Stored};
+use store::transfer::Pieces;
 use store::{Store, StoreError};
 use tokio::io::AsyncReadExt as _;
 use tokio::sync::mpsc;
@@ -70,10 +74,15 @@ impl Importer {
                 item = items.recv(), if more && under_way.len() < AT_ONCE => match item {
                     None => more = false,
                     Some(item) => {
-                        if item.entry.id.is_some_and(|id| !ids.insert(id)) {
+                        // Settings are taken where nothing is yet: before anything else is under way.
+                        let alone = matches!(item.thing, Thing::Workspace(_));
+                        if alone || item.entry.id.is_some_and(|id| !ids.insert(id)) {
                             drain(&mut under_way, report).await?;
                         }
                         under_way.push_back(Arc::clone(&importer).take(item));
+                        if alone {
+                            drain(&mut under_way, report).await?;
+                        }
                     }
                 },
                 Some(done) = under_way.next() => {
@@ -112,14 +121,23 @@ impl Importer {
         let Item { entry, thing, .. } = &item;
         let outcome = match thing {
             Thing::Refused(reason) => Outcome::Refused(reason.clone()),
-            Thing::Conversation(archive, bytes) => self.conversation(archive, bytes).await?,
+            Thing::Workspace(settings) => self.settings(settings).await?,
+            Thing::Conversation(archive, bytes, traces) => self.conversation(archive, bytes, traces).await?,
+            Thing::Execution(execution, bytes, traces) => self.execution(execution, bytes, traces).await?,
             Thing::Agent(agent) => self.agent(agent).await?,
+            Thing::Page(page) => self.page(page).await?,
+            Thing::Table(table, rows) => self.table(table, rows).await?,
             Thing::File(file, bytes) => self.file(file, bytes).await?,
         };
         Ok((entry.clone(), outcome))
     }
 
-    async fn conversation(&self, archive: &Archive, bytes: &[input::Bytes]) -> Result<Outcome> {
+    async fn conversation(
+        &self,
+        archive: &Archive,
+        bytes: &[input::Bytes],
+        traces: &Arc<dyn Pieces<Trace>>,
+    ) -> Result<Outcome> {
         let mut archive = archive.clone();
         archive.put_into(self.scope.workspace, &self.scope.org);
         if let Some(owner) = &self.owner {
@@ -135,11 +153,48 @@ impl Importer {
         if self.dry {
             return Ok(Outcome::Imported);
         }
-        for (ArchivedFile { file, .. }, bytes) in archive.files.iter_mut().zip(bytes) {
+        let keys = self.store_all(&mut archive.files, bytes).await?;
+        let imported = self.store.import_archive(&self.scope, Arc::new(archive), Arc::clone(traces)).await;
+        self.settled(imported, keys).await
+    }
+
+    async fn execution(
+        &self,
+        execution: &ArchivedExecution,
+        bytes: &[input::Bytes],
+        traces: &Arc<dyn Pieces<Trace>>,
+    ) -> Result<Outcome> {
+        let mut execution = execution.clone();
+        execution.put_into(self.scope.workspace);
+        if let Some(owner) = &self.owner {
+            execution.run.user.clone_from(owner);
+        }
+        if let Err(refusal) = execution.check() {
+            return Ok(Outcome::Refused(refusal.0));
+        }
+        match self.store.get_execution(&self.scope, execution.id).await {
+            Ok(_) => return Ok(Outcome::AlreadyThere),
+            Err(StoreError::NotFound) if self.dry => return Ok(Outcome::Imported),
+            Err(StoreError::NotFound) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let keys = self.store_all(&mut execution.files, bytes).await?;
+        let imported =
+            self.store.import_execution(&self.scope, Arc::new(execution), Arc::clone(traces)).await;
+        self.settled(imported, keys).await
+    }
+
+    /// Makes the bytes of files durable; the keys that they lie under.
+    async fn store_all(&self, files: &mut [ArchivedFile], bytes: &[input::Bytes]) -> Result<Vec<String>> {
+        for (ArchivedFile { file, .. }, bytes) in files.iter_mut().zip(bytes) {
             file.digest = self.store_bytes(&file.storage_key, bytes).await?;
         }
-        let keys: Vec<String> = archive.files.iter().map(|of| of.file.storage_key.clone()).collect();
-        match self.store.import_archive(&self.scope, Arc::new(archive)).await {
+        Ok(files.iter().map(|of| of.file.storage_key.clone()).collect())
+    }
+
+    /// What became of it. Bytes of what is refused go again.
+    async fn settled(&self, imported: store::Result<bool>, keys: Vec<String>) -> Result<Outcome> {
+        match imported {
             Ok(true) => Ok(Outcome::Imported),
             Ok(false) => Ok(Outcome::AlreadyThere),
             Err(StoreError::Taken(what)) => {
@@ -170,6 +225,42 @@ impl Importer {
             bail!("{} was changed while it was read", bytes.path.display());
         }
         Ok(digest)
+    }
+
+    /// A workspace that holds nothing yet takes the settings over; any other keeps its own.
+    async fn settings(&self, settings: &Settings) -> Result<Outcome> {
+        let Settings { default_visibility, model } = settings;
+        let own = Settings {
+            default_visibility: self.target().await?.visibility,
+            model: self.store.get_workspace_model(&self.scope).await?,
+        };
+        if own == *settings || !self.store.is_empty(&self.scope).await? {
+            return Ok(Outcome::AlreadyThere);
+        }
+        if !self.dry {
+            self.store.set_workspace_model(&self.scope, model.as_deref()).await?;
+            let patch = WorkspacePatch { default_visibility: Some(*default_visibility), name: None };
+            self.store.update_workspace(&self.scope, &patch, self.clock.now()).await?;
+        }
+        Ok(Outcome::Imported)
+    }
+
+    async fn page(&self, page: &Page) -> Result<Outcome> {
+        if self.store.find_page(&self.scope, page.id).await?.is_some() {
+            return Ok(Outcome::AlreadyThere);
+        }
+        if !self.dry {
+            self.store.create_page(&self.scope, page).await?;
+        }
+        Ok(Outcome::Imported)
+    }
+
+    async fn table(&self, table: &Table, rows: &Arc<dyn Pieces<Vec<Row>>>) -> Result<Outcome> {
+        if self.store.find_table(&self.scope, table.id).await?.is_some() {
+            return Ok(Outcome::AlreadyThere);
+        }
+        let imported = self.dry || self.store.import_table(&self.scope, table, Arc::clone(rows)).await?;
+        Ok(if imported { Outcome::Imported } else { Outcome::AlreadyThere })
     }
 
     async fn agent(&self, agent: &Agent) -> Result<Outcome> {

@@ -43,6 +43,9 @@ pub struct Counts {
     pub messages: u64,
     pub files: u64,
     pub agents: u64,
+    pub pages: u64,
+    pub tables: u64,
+    pub executions: u64,
 }
 
 impl Counts {
@@ -50,6 +53,13 @@ impl Counts {
         match entry.kind {
             "agent" => self.agents += 1,
             "file" => self.files += 1,
+            "page" => self.pages += 1,
+            "table" => self.tables += 1,
+            "execution" => {
+                self.executions += 1;
+                self.files += entry.files;
+            }
+            "workspace" => {}
             _ => {
                 self.conversations += 1;
                 self.messages += entry.messages;
@@ -158,12 +168,15 @@ impl Report {
         let more =
             |count: u64, what: &str| if count > 0 { format!(", {count} {what}") } else { String::new() };
         format!(
-            "{} {} conversations with {} messages{}{}; {} conversations were there already; {refused} refused.",
+            "{} {} conversations with {} messages{}{}{}{}{}; {} conversations were there already; {refused} refused.",
             if self.dry { "Would import" } else { "Imported" },
             imported.conversations,
             imported.messages,
             more(imported.files, "files"),
             more(imported.agents, "agents"),
+            more(imported.pages, "pages"),
+            more(imported.tables, "tables"),
+            more(imported.executions, "executions"),
             already_there.conversations,
         )
     }
