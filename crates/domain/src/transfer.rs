@@ -18,6 +18,7 @@ mod copilot_chats;
 pub mod fields;
 pub mod file_line;
 pub mod format;
+pub mod growth;
 mod knowledge_line;
 mod librechat;
 mod open_webui;

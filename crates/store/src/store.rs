@@ -26,6 +26,7 @@ use domain::scope::{Role, Scope};
 use domain::table::{Column, Row, Table};
 use domain::tokens::{DayUsage, TokensUsed};
 use domain::tool_server::ToolServer;
+use domain::transfer::growth::Growth;
 use domain::transfer::{Archive, ArchivedExecution, ArchivedFile, Trace};
 use domain::workspace::{ApiKey, KeyGrant, Member, Membership, Workspace, WorkspacePatch};
 use futures_util::stream::BoxStream;
@@ -64,6 +65,11 @@ pub(crate) const LAST_ADMIN: StoreError = StoreError::Conflict {
 pub(crate) const APPROVAL_DECIDED: StoreError = StoreError::Conflict {
     code: "approval_decided",
     detail: "the call was decided otherwise before; a decision stands",
+};
+
+pub(crate) const TURN_UNDER_WAY: StoreError = StoreError::Conflict {
+    code: "conversation_busy",
+    detail: "a turn of it is under way or queued: import it again when that has ended",
 };
 
 pub(crate) const RUN_ENDED: StoreError =
@@ -632,6 +638,14 @@ pub trait Store: Send + Sync {
         archive: Arc<Archive>,
         traces: Arc<dyn Pieces<Trace>>,
     ) -> Result<bool>;
+
+    /// The ids of a live conversation's messages, on all branches.
+    async fn list_message_ids(&self, scope: &Scope, conversation: Uuid) -> Result<Vec<Uuid>>;
+
+    /// Adds what a conversation has become at its source, in one transaction, synced. Its files are reserved, and
+    /// `stored` in their order. False, and nothing is changed, when the conversation is no longer the one that it was
+    /// made for; `Conflict` while a turn of it is under way or queued.
+    async fn extend_archive(&self, scope: &Scope, growth: Arc<Growth>, stored: &[Stored]) -> Result<bool>;
 
     /// Executions that have ended and that the scope may see, by id, after `after`.
     async fn list_executions(&self, scope: &Scope, after: Option<Uuid>, limit: usize) -> Result<Vec<Uuid>>;

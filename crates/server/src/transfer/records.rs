@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use domain::file::Digest;
@@ -13,7 +12,7 @@ use domain::transfer::file_line::read_sha256;
 use domain::transfer::format::{Format, Record, look};
 use domain::transfer::own::{self, Line};
 use domain::transfer::thread::{Asset, Setting, Thread};
-use domain::transfer::{ArchivedFile, Refusal, Trace, rows};
+use domain::transfer::{ArchivedFile, Refusal, rows};
 use serde_json::value::RawValue;
 
 use super::before::Before;
@@ -160,7 +159,7 @@ impl<'a> Records<'a> {
             Line::Conversation(archive) => {
                 let traces = self.before.take_traces();
                 let bytes = self.find_all(&archive.files)?;
-                Thing::Conversation(archive, bytes, traces?)
+                Thing::Conversation(archive, bytes, Some(traces?))
             }
         };
         found.push((entry, thing));
@@ -292,7 +291,7 @@ fn made(
     match thread.archive(&setting) {
         Ok((archive, places)) => {
             let bytes = places.into_iter().filter_map(bytes).collect();
-            Thing::Conversation(Box::new(archive), bytes, Arc::new(Vec::<Trace>::new()))
+            Thing::Conversation(Box::new(archive), bytes, None)
         }
         Err(refusal) => refusal.into(),
     }

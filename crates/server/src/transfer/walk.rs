@@ -33,8 +33,8 @@ pub const BUDGET: usize = 16 * 1024 * 1024;
 pub enum Thing {
     /// What the workspace has set.
     Workspace(Settings),
-    /// A conversation, the bytes of its files in their order, and the logs of its runs.
-    Conversation(Box<Archive>, Vec<Bytes>, Arc<dyn Pieces<Trace>>),
+    /// A conversation, the bytes of its files in their order, and the logs of its runs, which only ours have.
+    Conversation(Box<Archive>, Vec<Bytes>, Option<Arc<dyn Pieces<Trace>>>),
     /// The same of an execution.
     Execution(Box<ArchivedExecution>, Vec<Bytes>, Arc<dyn Pieces<Trace>>),
     Agent(Agent),

@@ -3,14 +3,17 @@
 use domain::file::{Bag, name_key};
 use domain::message::Message;
 use domain::scope::Scope;
+use domain::transfer::growth::Growth;
 use domain::transfer::{Archive, ArchivedBranch, ArchivedFile, ArchivedRun, Trace};
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use super::transaction::{Database, Params, Query, Settings, Transaction, inside};
+use super::transaction::{Database, Query, Settings, Transaction, inside};
 use super::{archive_runs, conversations, files, messages, search, workspaces};
 use crate::error::{Result, StoreError};
+use crate::files::Stored;
 use crate::list::{Dialect, Sql, Value};
+use crate::store::TURN_UNDER_WAY;
 use crate::transfer::Pieces;
 
 /// Messages that go in with one statement.
@@ -123,7 +126,13 @@ pub(super) async fn import(
     }
     conversations::insert(tx, of).await?;
     search::index_title(tx, scope, of).await?;
-    insert_branches(tx, scope, archive).await?;
+    insert_branches(tx, scope, id, 1, archive.branches.get(1..).unwrap_or_default()).await?;
+    let text = format!(
+        "UPDATE chat_conversations SET current_branch = $3, metadata = $4 WHERE {} AND id = $2",
+        tx.inside("workspace_id")
+    );
+    let current = archive.current as i32;
+    tx.execute(&text, &[&scope.workspace, &id, &current, &archive.metadata]).await?;
     let placed = (0_i32..).zip(&archive.branches);
     let placed: Vec<(i32, &Message)> = placed
         .flat_map(|(number, branch)| branch.messages.iter().map(move |message| (number, message)))
@@ -140,9 +149,14 @@ pub(super) async fn import(
     Ok(true)
 }
 
-async fn insert_branches(tx: &Transaction, scope: &Scope, archive: &Archive) -> Result<()> {
-    let (id, current) = (archive.conversation.id, archive.current as i32);
-    let made = archive.branches.get(1..).unwrap_or_default();
+/// Branches with the numbers from `first` on.
+async fn insert_branches(
+    tx: &Transaction,
+    scope: &Scope,
+    conversation: Uuid,
+    first: usize,
+    made: &[ArchivedBranch],
+) -> Result<()> {
     tx.insert(
         "a branch's id",
         "INSERT INTO branches (workspace_id, conversation_id, branch, id, parent, fork_seq, created_at) \
@@ -150,21 +164,57 @@ async fn insert_branches(tx: &Transaction, scope: &Scope, archive: &Archive) -> 
          $7::timestamptz[]) AS n",
         &[
             &scope.workspace,
-            &id,
-            &(1..).take(made.len()).collect::<Vec<i32>>(),
+            &conversation,
+            &(first as i32..).take(made.len()).collect::<Vec<i32>>(),
             &made.iter().map(|branch| branch.id).collect::<Vec<_>>(),
             &made.iter().map(|branch| branch.parent as i32).collect::<Vec<_>>(),
             &made.iter().map(|branch| branch.fork_seq).collect::<Vec<_>>(),
             &made.iter().map(|branch| branch.created_at).collect::<Vec<_>>(),
         ],
     )
-    .await?;
+    .await
+}
+
+pub(super) async fn message_ids(db: &Database, scope: &Scope, conversation: Uuid) -> Result<Vec<Uuid>> {
+    let found = conversations::by_id(db.dialect, scope, conversation, false);
     let text = format!(
-        "UPDATE chat_conversations SET current_branch = $3, metadata = $4 WHERE {} AND id = $2",
-        tx.inside("workspace_id")
+        "SELECT id FROM messages WHERE {} AND conversation_id = $2",
+        inside(db.dialect, "workspace_id")
     );
-    let bound: Params<'_> = vec![&scope.workspace, &id, &current, &archive.metadata];
-    tx.execute(&text, &bound).await.map(|_| ())
+    let query = Query { text: &text, params: vec![&scope.workspace, &conversation] };
+    let [found, rows] = db.read(&Settings::of(scope), [(&found).into(), query]).await?;
+    found.first().ok_or(StoreError::NotFound)?;
+    rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
+}
+
+pub(super) async fn extend(tx: &Transaction, scope: &Scope, of: &Growth, stored: &[Stored]) -> Result<bool> {
+    let (id, own) = (of.conversation.id, tx.inside("workspace_id"));
+    if conversations::get_locked(tx, scope, id).await?.version != of.version {
+        return Ok(false);
+    }
+    let busy = format!(
+        "SELECT 1 FROM runs WHERE {own} AND conversation_id = $2 AND status IN ('queued', 'running') LIMIT 1"
+    );
+    if tx.row(&busy, &[&scope.workspace, &id]).await?.is_some() {
+        return Err(TURN_UNDER_WAY);
+    }
+    insert_branches(tx, scope, id, of.first_branch, &of.branches).await?;
+    let placed: Vec<(i32, &Message)> =
+        of.messages.iter().map(|(branch, message)| (*branch as i32, message)).collect();
+    for chunk in placed.chunks(CHUNK) {
+        messages::insert_stored(tx, scope, id, chunk).await?;
+    }
+    conversations::save(tx, &of.conversation).await?;
+    search::index_title(tx, scope, &of.conversation).await?;
+    let text = format!("UPDATE chat_conversations SET current_branch = $3 WHERE {own} AND id = $2");
+    tx.execute(&text, &[&scope.workspace, &id, &(of.current as i32)]).await?;
+    for (ArchivedFile { file, .. }, stored) in of.files.iter().zip(stored) {
+        let (one, bag) = (std::slice::from_ref(stored), Bag::Conversation(id));
+        files::keep_in(tx, scope, bag, None, one, (u64::MAX, file.created_at)).await?;
+        let text = format!("UPDATE files SET message_id = $3 WHERE {own} AND id = $2");
+        tx.execute(&text, &[&scope.workspace, &file.id, &file.message]).await?;
+    }
+    Ok(true)
 }
 
 /// Files of a conversation or an execution.

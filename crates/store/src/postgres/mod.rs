@@ -52,6 +52,7 @@ use domain::secret::Secret;
 use domain::table::{Column, Row, Table};
 use domain::tokens::{DayUsage, TokensUsed};
 use domain::tool_server::ToolServer;
+use domain::transfer::growth::Growth;
 use domain::transfer::{Archive, ArchivedExecution, ArchivedFile, Trace};
 use domain::workspace::{ApiKey, KeyGrant, Member, Membership, Workspace, WorkspacePatch};
 use futures_util::stream::BoxStream;
@@ -884,6 +885,16 @@ impl Store for PostgresStore {
             Err(StoreError::Taken("id")) => Ok(false),
             done => done,
         }
+    }
+
+    async fn list_message_ids(&self, scope: &Scope, conversation: Uuid) -> Result<Vec<Uuid>> {
+        archive::message_ids(&self.database, scope, conversation).await
+    }
+
+    async fn extend_archive(&self, scope: &Scope, growth: Arc<Growth>, stored: &[Stored]) -> Result<bool> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| archive::extend(
+            tx, scope, &growth, stored
+        ))
     }
 
     async fn list_executions(&self, scope: &Scope, after: Option<Uuid>, limit: usize) -> Result<Vec<Uuid>> {

@@ -3,6 +3,7 @@
 use domain::file::{Bag, name_key};
 use domain::scope::Scope;
 use domain::time::from_ms;
+use domain::transfer::growth::Growth;
 use domain::transfer::{Archive, ArchivedBranch, ArchivedFile, ArchivedRun, Trace};
 use jiff::Timestamp;
 use rusqlite::{Connection, params, params_from_iter};
@@ -10,7 +11,9 @@ use uuid::Uuid;
 
 use super::{archive_runs, branches, conversations, files, is_taken, messages, search, workspaces};
 use crate::error::{Result, StoreError};
+use crate::files::Stored;
 use crate::list::{Dialect, Sql, Value};
+use crate::store::TURN_UNDER_WAY;
 use crate::transfer::Pieces;
 
 pub(super) fn list(db: &Connection, scope: &Scope, after: Option<Uuid>, limit: usize) -> Result<Vec<Uuid>> {
@@ -93,19 +96,7 @@ pub(super) fn import(
     search::index_title(db, pk, archive.conversation.title.as_deref())?;
     for (number, branch) in (0_i64..).zip(&archive.branches) {
         if number > 0 {
-            db.prepare_cached(
-                "INSERT INTO branches (workspace_id, conversation_id, branch, id, parent, fork_seq, created_at) \
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-            )?
-            .execute(params![
-                scope.workspace,
-                id,
-                number,
-                branch.id,
-                branch.parent as i64,
-                branch.fork_seq,
-                branch.created_at.as_millisecond()
-            ])?;
+            insert_branch(db, scope, id, number, branch)?;
         }
         for message in &branch.messages {
             messages::insert_stored(db, scope, id, number, message)?;
@@ -120,6 +111,66 @@ pub(super) fn import(
     }
     archive_runs::insert_traces(db, scope, &archive.runs, traces)?;
     archive.files.iter().try_for_each(|file| insert_file(db, scope, file))?;
+    Ok(true)
+}
+
+fn insert_branch(
+    db: &Connection,
+    scope: &Scope,
+    conversation: Uuid,
+    number: i64,
+    branch: &ArchivedBranch,
+) -> Result<()> {
+    db.prepare_cached(
+        "INSERT INTO branches (workspace_id, conversation_id, branch, id, parent, fork_seq, created_at) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+    )?
+    .execute(params![
+        scope.workspace,
+        conversation,
+        number,
+        branch.id,
+        branch.parent as i64,
+        branch.fork_seq,
+        branch.created_at.as_millisecond()
+    ])?;
+    Ok(())
+}
+
+pub(super) fn message_ids(db: &Connection, scope: &Scope, conversation: Uuid) -> Result<Vec<Uuid>> {
+    conversations::get(db, scope, conversation)?;
+    let mut statement =
+        db.prepare_cached("SELECT id FROM messages WHERE workspace_id = ?1 AND conversation_id = ?2")?;
+    let rows = statement.query_map(params![scope.workspace, conversation], |row| row.get(0))?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
+pub(super) fn extend(db: &Connection, scope: &Scope, of: &Growth, stored: &[Stored]) -> Result<bool> {
+    let id = of.conversation.id;
+    let (was, pk) = conversations::get(db, scope, id)?;
+    if was.version != of.version {
+        return Ok(false);
+    }
+    let busy = "SELECT 1 FROM runs WHERE workspace_id = ?1 AND conversation_id = ?2 AND status IN ('queued', 'running')";
+    if db.prepare_cached(busy)?.exists(params![scope.workspace, id])? {
+        return Err(TURN_UNDER_WAY);
+    }
+    for (number, branch) in (of.first_branch as i64..).zip(&of.branches) {
+        insert_branch(db, scope, id, number, branch)?;
+    }
+    for (branch, message) in &of.messages {
+        messages::insert_stored(db, scope, id, *branch as i64, message)?;
+    }
+    conversations::save(db, pk, &of.conversation)?;
+    search::index_title(db, pk, of.conversation.title.as_deref())?;
+    db.prepare_cached("UPDATE chat_conversations SET current_branch = ?2 WHERE pk = ?1")?
+        .execute(params![pk, of.current as i64])?;
+    for (ArchivedFile { file, .. }, stored) in of.files.iter().zip(stored) {
+        let (one, bag) = (std::slice::from_ref(stored), (Bag::Conversation(id), None));
+        files::keep_in(db, scope.workspace, bag, one, u64::MAX, file.created_at)?;
+        db.prepare_cached("UPDATE files SET message_id = ?3 WHERE workspace_id = ?1 AND id = ?2")?
+            .execute(params![scope.workspace, file.id, file.message])?;
+    }
     Ok(true)
 }
 

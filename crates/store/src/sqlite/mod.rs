@@ -52,6 +52,7 @@ use domain::search::index_text;
 use domain::table::{Column, Row, Table};
 use domain::tokens::{DayUsage, TokensUsed};
 use domain::tool_server::ToolServer;
+use domain::transfer::growth::Growth;
 use domain::transfer::{Archive, ArchivedExecution, ArchivedFile, Trace};
 use domain::workspace::{ApiKey, KeyGrant, Member, Membership, Workspace, WorkspacePatch};
 use futures_util::stream::BoxStream;
@@ -889,6 +890,17 @@ impl Store for SqliteStore {
     ) -> Result<bool> {
         let scope = scope.clone();
         let work = move |db: &_| archive::import(db, &scope, &archive, &*traces);
+        self.writer.write(Durability::Full, work).await
+    }
+
+    async fn list_message_ids(&self, scope: &Scope, conversation: Uuid) -> Result<Vec<Uuid>> {
+        let scope = scope.clone();
+        self.readers.read(move |db| archive::message_ids(db, &scope, conversation)).await
+    }
+
+    async fn extend_archive(&self, scope: &Scope, growth: Arc<Growth>, stored: &[Stored]) -> Result<bool> {
+        let (scope, stored) = (scope.clone(), stored.to_vec());
+        let work = move |db: &_| archive::extend(db, &scope, &growth, &stored);
         self.writer.write(Durability::Full, work).await
     }
 
