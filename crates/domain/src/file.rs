@@ -19,6 +19,15 @@ pub enum Bag {
 }
 
 impl Bag {
+    /// The conversation whose bag it is, or the execution.
+    pub fn owners(self) -> (Option<Uuid>, Option<Uuid>) {
+        match self {
+            Self::Conversation(id) => (Some(id), None),
+            Self::Execution(id) => (None, Some(id)),
+            Self::Workspace => (None, None),
+        }
+    }
+
     /// Where the bytes of a file with this name lie. Names are unique in a bag, so no two files share a key.
     pub fn storage_key(self, workspace: Uuid, name: &str) -> String {
         match self {
@@ -105,11 +114,7 @@ pub struct Attachment {
 
 impl File {
     pub fn view(&self) -> FileView<'_> {
-        let (chat_id, execution_id) = match self.bag {
-            Bag::Conversation(id) => (Some(id), None),
-            Bag::Execution(id) => (None, Some(id)),
-            Bag::Workspace => (None, None),
-        };
+        let (chat_id, execution_id) = self.bag.owners();
         FileView {
             id: self.id,
             chat_id,

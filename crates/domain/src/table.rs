@@ -125,6 +125,20 @@ impl Table {
         Ok(self.columns.iter().chain(wanted.iter().filter(is_new)).cloned().collect())
     }
 
+    /// Whether a row of another place can be one of this table.
+    pub fn check_row(&self, row: &Row) -> Result<(), TableFault> {
+        let refused = |at: usize, detail: String| Err(TableFault::new(format!("/cells/{at}"), detail));
+        if row.cells.len() > self.columns.len() {
+            return refused(self.columns.len(), format!("the row {} has more cells than columns", row.id));
+        }
+        for (at, (column, cell)) in self.columns.iter().zip(&row.cells).enumerate() {
+            if let Err(reason) = cell.clone().fit(column.kind) {
+                return refused(at, format!("the column {:?} of the row {} {reason}", column.name, row.id));
+            }
+        }
+        Ok(())
+    }
+
     /// A row in words, for people, models and the search index.
     pub fn describe(&self, row: &Row) -> String {
         let cells = self.columns.iter().zip(&row.cells).filter(|(_, cell)| **cell != Cell::Null);

@@ -5,7 +5,7 @@
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
-pub use archive::{Archive, ArchivedBranch, ArchivedFile, ArchivedRun};
+pub use archive::{Archive, ArchivedBranch, ArchivedExecution, ArchivedFile, ArchivedRun, Settings, Trace};
 
 pub mod archive;
 mod assistants;
@@ -18,6 +18,8 @@ mod copilot_chats;
 pub mod fields;
 pub mod file_line;
 pub mod format;
+pub mod growth;
+mod knowledge_line;
 mod librechat;
 mod open_webui;
 pub mod own;
@@ -25,6 +27,7 @@ pub mod page;
 mod part;
 mod row;
 pub mod rows;
+mod run_line;
 pub mod thread;
 mod tree;
 

@@ -11,6 +11,7 @@ pub mod postgres;
 mod search;
 pub mod sqlite;
 mod store;
+pub mod transfer;
 pub mod turns;
 
 pub use error::{Result, StoreError, is_full};

@@ -26,7 +26,8 @@ use domain::scope::{Role, Scope};
 use domain::table::{Column, Row, Table};
 use domain::tokens::{DayUsage, TokensUsed};
 use domain::tool_server::{Pin, ToolServer};
-use domain::transfer::{Archive, ArchivedFile};
+use domain::transfer::growth::Growth;
+use domain::transfer::{Archive, ArchivedExecution, ArchivedFile, Trace};
 use domain::workspace::{ApiKey, KeyGrant, Member, Membership, Workspace, WorkspacePatch};
 use futures_util::stream::BoxStream;
 use jiff::Timestamp;
@@ -35,6 +36,7 @@ use uuid::Uuid;
 use crate::error::{Result, StoreError};
 use crate::files::{Doomed, Execution, Fork, NewExecution, NewFile, Purgeable, Reserved, Stored};
 use crate::knowledge::{FoundRow, Listed, TextSearch};
+use crate::transfer::Pieces;
 use crate::turns::{
     Asking, Batch, Begun, Branch, Dispatch, Heartbeat, Held, Lock, LogPage, NewTurn, News, QueueStart,
     Settled, Settlement, Waiting,
@@ -63,6 +65,11 @@ pub(crate) const LAST_ADMIN: StoreError = StoreError::Conflict {
 pub(crate) const APPROVAL_DECIDED: StoreError = StoreError::Conflict {
     code: "approval_decided",
     detail: "the call was decided otherwise before; a decision stands",
+};
+
+pub(crate) const TURN_UNDER_WAY: StoreError = StoreError::Conflict {
+    code: "conversation_busy",
+    detail: "a turn of it is under way or queued: import it again when that has ended",
 };
 
 pub(crate) const RUN_ENDED: StoreError =
@@ -630,6 +637,7 @@ pub trait Store: Send + Sync {
     async fn list_archivable(&self, scope: &Scope, after: Option<Uuid>, limit: usize) -> Result<Vec<Uuid>>;
 
     /// A live conversation with all that belongs to it, from one snapshot: every branch, settled runs, visible files.
+    /// The logs of its runs are `read_trace`.
     async fn get_archive(&self, scope: &Scope, id: Uuid) -> Result<Archive>;
 
     /// The visible files of the workspace itself, by id.
@@ -639,8 +647,48 @@ pub trait Store: Send + Sync {
     async fn known_conversations(&self, scope: &Scope, ids: &[Uuid]) -> Result<Vec<bool>>;
 
     /// Writes a checked conversation with all that belongs to it, in one transaction, synced; the bytes of its files
-    /// lie under their keys. False, and nothing is changed, when the workspace has one with its id, deleted or not.
-    async fn import_archive(&self, scope: &Scope, archive: Arc<Archive>) -> Result<bool>;
+    /// lie under their keys, the logs of its runs are `traces`, each in its order. False, and nothing is changed, when
+    /// the workspace has one with its id, deleted or not.
+    async fn import_archive(
+        &self,
+        scope: &Scope,
+        archive: Arc<Archive>,
+        traces: Arc<dyn Pieces<Trace>>,
+    ) -> Result<bool>;
+
+    /// The ids of a live conversation's messages, on all branches.
+    async fn list_message_ids(&self, scope: &Scope, conversation: Uuid) -> Result<Vec<Uuid>>;
+
+    /// Adds what a conversation has become at its source, in one transaction, synced. Its files are reserved, and
+    /// `stored` in their order. False, and nothing is changed, when the conversation is no longer the one that it was
+    /// made for; `Conflict` while a turn of it is under way or queued.
+    async fn extend_archive(&self, scope: &Scope, growth: Arc<Growth>, stored: &[Stored]) -> Result<bool>;
+
+    /// Executions that have ended and that the scope may see, by id, after `after`.
+    async fn list_executions(&self, scope: &Scope, after: Option<Uuid>, limit: usize) -> Result<Vec<Uuid>>;
+
+    /// An execution with its run and the visible files of its bag.
+    async fn get_archived_execution(&self, scope: &Scope, id: Uuid) -> Result<ArchivedExecution>;
+
+    /// As `import_archive`.
+    async fn import_execution(
+        &self,
+        scope: &Scope,
+        execution: Arc<ArchivedExecution>,
+        traces: Arc<dyn Pieces<Trace>>,
+    ) -> Result<bool>;
+
+    /// Writes a checked table with its rows in one transaction, synced. False, and nothing is changed, when the
+    /// workspace has one with its id.
+    async fn import_table(
+        &self,
+        scope: &Scope,
+        table: &Table,
+        rows: Arc<dyn Pieces<Vec<Row>>>,
+    ) -> Result<bool>;
+
+    /// Whether the workspace holds nothing yet that an import could bring.
+    async fn is_empty(&self, scope: &Scope) -> Result<bool>;
 
     // ---- the store itself ----
 

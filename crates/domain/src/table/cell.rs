@@ -36,7 +36,12 @@ impl Cell {
     /// A JSON value for a column. It must have the column's type: a text is no number, whatever it says.
     pub(super) fn from_json(raw: &RawValue, kind: ColumnType) -> Result<Self, String> {
         let cell = Self::scalar(raw.get()).ok_or_else(|| format!("must be {}", named(kind)))?;
-        match (kind, cell) {
+        cell.fit(kind)
+    }
+
+    /// The same cell, if a column of this type can hold it.
+    pub(super) fn fit(self, kind: ColumnType) -> Result<Self, String> {
+        match (kind, self) {
             (_, Self::Null) => Ok(Self::Null),
             (ColumnType::Boolean, cell @ Self::Boolean(_)) => Ok(cell),
             (ColumnType::Number, Self::Number(number)) => short_number(number),

@@ -4,23 +4,29 @@
 use std::collections::{HashMap, HashSet};
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::Refusal;
+use crate::approval::Approval;
 use crate::context::check_context;
-use crate::conversation::Conversation;
+use crate::conversation::{Conversation, Visibility};
 use crate::file::{Bag, File, name_key, safe_name};
 use crate::json;
 use crate::message::Message;
-use crate::run::Run;
+use crate::run::{Run, StartTurn};
 use crate::tab::check_tabs;
 
 const MAX_NAME_CHARS: usize = 255;
 const MAX_PATH_CHARS: usize = 512;
+/// For texts that have no limit of their own.
+const ANY: usize = usize::MAX;
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct Archive {
     pub conversation: Conversation,
+    /// The clients' own pairs, as a JSON object.
+    pub metadata: Option<String>,
     /// The first is the thread as it was first written and has the conversation's id; every other comes after the
     /// one it came from.
     pub branches: Vec<ArchivedBranch>,
@@ -42,12 +48,49 @@ pub struct ArchivedBranch {
     pub messages: Vec<Message>,
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct ArchivedRun {
     pub run: Run,
+    /// Of a turn, the branch that its messages stand on.
     pub branch: usize,
     /// Who asked for it.
     pub user: String,
+    /// What was asked for: a `StartTurn` as JSON.
+    pub asked: Option<String>,
+    /// The files that it was given.
+    pub assets: Option<Vec<Uuid>>,
+    /// Taken out of the API that made it.
+    pub forgotten: bool,
+    /// By id.
+    pub approvals: Vec<Approval>,
+    /// How many entries its log has; they go out and come in beside it.
+    pub entries: i64,
+}
+
+/// A run outside any conversation, with the files of its bag.
+#[derive(Debug, Clone)]
+pub struct ArchivedExecution {
+    pub id: Uuid,
+    pub run: ArchivedRun,
+    pub response: Option<String>,
+    /// Visible ones, by id.
+    pub files: Vec<ArchivedFile>,
+}
+
+/// A part of a run's log: entries as they are stored, from the number `first` on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trace {
+    pub run: Uuid,
+    pub first: i64,
+    pub entries: Vec<String>,
+}
+
+/// What a workspace has set for its conversations.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    pub default_visibility: Visibility,
+    pub model: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -87,8 +130,7 @@ impl Archive {
             run.workspace = workspace;
         }
         for ArchivedFile { file, .. } in &mut self.files {
-            file.bag = bag;
-            file.storage_key = bag.storage_key(workspace, &file.name);
+            place(file, bag, workspace);
         }
     }
 
@@ -97,7 +139,7 @@ impl Archive {
         self.check_attributes(max_tabs)?;
         let messages = self.check_branches()?;
         self.check_runs(&messages)?;
-        self.check_files()
+        check_files(&self.files)
     }
 
     fn check_attributes(&self, max_tabs: usize) -> Result<(), Refusal> {
@@ -124,6 +166,12 @@ impl Archive {
         }
         if let Some(fault) = check_tabs(&of.tabs, of.active_tab_key.as_deref(), max_tabs).into_iter().next() {
             return Err(Refusal(format!("{}: {}", fault.pointer, fault.detail)));
+        }
+        if let Some(metadata) = &self.metadata {
+            json::check(metadata.as_bytes()).map_err(|fault| Refusal(format!("metadata: {fault}")))?;
+            if !metadata.starts_with('{') {
+                return Err(Refusal::new("metadata is not an object"));
+            }
         }
         if let Some(context) = &of.context {
             json::check(context.as_bytes()).map_err(|fault| Refusal(format!("context: {fault}")))?;
@@ -177,43 +225,88 @@ impl Archive {
 
     fn check_runs(&self, messages: &HashSet<Uuid>) -> Result<(), Refusal> {
         let mut ids = HashSet::new();
-        for ArchivedRun { run, branch, user } in &self.runs {
+        for of in &self.runs {
+            of.check()?;
+            let run = &of.run;
             let named = [run.message, run.assistant_message].into_iter().flatten();
             // The message of a run that was cancelled in the queue never came into the thread.
             let strange = named.filter(|id| !messages.contains(id)).count();
             let fault = if !ids.insert(run.id) {
                 "is there twice"
-            } else if !run.status.is_settled() {
-                "has not ended: only settled runs are taken"
-            } else if *branch >= self.branches.len() {
+            } else if of.branch >= self.branches.len() {
                 "stands on a branch that is not there"
             } else if strange > 0 && run.started_at.is_some() {
                 "names a message that is not there"
-            } else if run.usage.input_tokens < 0 || run.usage.output_tokens < 0 || run.last_event < 0 {
-                "has a number below 0"
             } else {
-                check_text("user_id", user, MAX_NAME_CHARS)?;
                 continue;
             };
             return Err(Refusal(format!("the run {} {fault}", run.id)));
         }
         Ok(())
     }
+}
 
-    fn check_files(&self) -> Result<(), Refusal> {
-        let (mut ids, mut names) = (HashSet::new(), HashMap::new());
-        for ArchivedFile { file, user, .. } in &self.files {
-            check_file(file)?;
-            check_text("user_id", user, MAX_NAME_CHARS)?;
-            if !ids.insert(file.id) {
-                return Err(Refusal(format!("the file {} is there twice", file.id)));
-            }
-            if let Some(other) = names.insert(name_key(&file.name), file.id) {
-                return Err(Refusal(format!("the files {other} and {} have one name", file.id)));
-            }
+impl ArchivedRun {
+    fn check(&self) -> Result<(), Refusal> {
+        let run = &self.run;
+        let refuse = |fault: &str| Err(Refusal(format!("the run {} {fault}", run.id)));
+        if !run.status.is_settled() {
+            return refuse("has not ended: only settled runs are taken");
         }
-        Ok(())
+        if run.usage.input_tokens < 0 || run.usage.output_tokens < 0 || run.last_event < 0 {
+            return refuse("has a number below 0");
+        }
+        if self.asked.as_ref().is_some_and(|asked| serde_json::from_str::<StartTurn>(asked).is_err()) {
+            return refuse("was asked for something that no turn is");
+        }
+        let mut ids = HashSet::new();
+        if !self.approvals.iter().all(|approval| ids.insert(approval.id)) {
+            return refuse("has an approval twice");
+        }
+        check_text("user_id", &self.user, MAX_NAME_CHARS)?;
+        let decisions = self.approvals.iter().filter_map(|approval| approval.decision.as_ref());
+        let said = decisions.flat_map(|decision| decision.reason.iter().chain([&decision.by]));
+        let error = run.error.iter().flat_map(|error| [&error.code, &error.message]);
+        said.chain(error).try_for_each(|text| check_text("a text of the run", text, ANY))
     }
+}
+
+impl ArchivedExecution {
+    /// Moves it into a workspace; its files come along.
+    pub fn put_into(&mut self, workspace: Uuid) {
+        self.run.run.workspace = workspace;
+        for ArchivedFile { file, .. } in &mut self.files {
+            place(file, Bag::Execution(self.id), workspace);
+        }
+    }
+
+    pub fn check(&self) -> Result<(), Refusal> {
+        self.run.check()?;
+        if let Some(response) = &self.response {
+            check_text("response", response, ANY)?;
+        }
+        check_files(&self.files)
+    }
+}
+
+fn place(file: &mut File, bag: Bag, workspace: Uuid) {
+    file.bag = bag;
+    file.storage_key = bag.storage_key(workspace, &file.name);
+}
+
+fn check_files(files: &[ArchivedFile]) -> Result<(), Refusal> {
+    let (mut ids, mut names) = (HashSet::new(), HashMap::new());
+    for ArchivedFile { file, user, .. } in files {
+        check_file(file)?;
+        check_text("user_id", user, MAX_NAME_CHARS)?;
+        if !ids.insert(file.id) {
+            return Err(Refusal(format!("the file {} is there twice", file.id)));
+        }
+        if let Some(other) = names.insert(name_key(&file.name), file.id) {
+            return Err(Refusal(format!("the files {other} and {} have one name", file.id)));
+        }
+    }
+    Ok(())
 }
 
 /// What holds for a file wherever it lies.
@@ -224,7 +317,7 @@ pub fn check_file(file: &File) -> Result<(), Refusal> {
     check_text("mimeType", &file.mime_type, MAX_NAME_CHARS)
 }
 
-fn check_text(name: &str, text: &str, max: usize) -> Result<(), Refusal> {
+pub(super) fn check_text(name: &str, text: &str, max: usize) -> Result<(), Refusal> {
     if text.chars().count() > max {
         return Err(Refusal(format!("{name} is longer than {max} characters")));
     }

@@ -41,14 +41,14 @@ impl FileLine {
         }
     }
 
-    /// The file, in the bag of a conversation or of the workspace; where its bytes lie is not known yet.
-    pub fn read(self, conversation: Option<Uuid>) -> Result<ArchivedFile, Refusal> {
+    /// The file, in a bag; where its bytes lie is not known yet.
+    pub fn read(self, bag: Bag) -> Result<ArchivedFile, Refusal> {
         let sha256 = read_sha256(&self.sha256).ok_or_else(|| {
             Refusal(format!("the sha256 of the file {} is not 64 hexadecimal digits", self.id))
         })?;
         let file = File {
             id: self.id,
-            bag: conversation.map_or(Bag::Workspace, Bag::Conversation),
+            bag,
             message: self.message_id,
             name: self.name,
             mime_type: self.mime_type,

@@ -130,7 +130,13 @@ fn is_own(of: &Fields<'_>, kind: Option<&str>) -> bool {
     match kind {
         Some("threadkeep") => of.has("version"),
         Some("conversation") => of.has("branches"),
+        Some("workspace") => of.has("default_visibility"),
         Some("agent") => of.has("settings"),
+        Some("page") => of.has("body"),
+        Some("rows") => of.has("table"),
+        Some("table") => of.has("columns"),
+        Some("trace") => of.has("entries"),
+        Some("execution") => of.has("run"),
         Some("file") => of.has("sha256"),
         Some("blob") => of.has("sha256") && of.has("offset"),
         _ => false,

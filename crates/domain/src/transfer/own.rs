@@ -12,16 +12,21 @@ use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use super::Refusal;
-use super::archive::{Archive, ArchivedBranch, ArchivedFile, ArchivedRun, check_file};
+use super::archive::{
+    Archive, ArchivedBranch, ArchivedExecution, ArchivedFile, ArchivedRun, Settings, Trace, check_file,
+};
 use super::block::read_block;
 use super::file_line::FileLine;
+use super::knowledge_line::{PageLine, RowsLine, TableLine};
+use super::run_line::{ExecutionLine, RunLine, TraceLine};
 use crate::agent::{Agent, AgentSettings};
 use crate::conversation::{Conversation, Kind, Mode, Source as Surface, Visibility};
 use crate::event::{Raw, Source};
-use crate::file::Attachment;
+use crate::file::{Attachment, Bag};
 use crate::message::{Message, MessageRole, plain_text};
-use crate::run::{OnDisconnect, Run, RunError, RunStatus, Usage};
+use crate::page::Page;
 use crate::tab::Tab;
+use crate::table::{Row, Table};
 use crate::time::{from_ms, rfc3339};
 
 /// What the first line of an export says.
@@ -34,7 +39,12 @@ pub const BLOB_CHUNK: usize = 512 * 1024;
 #[derive(Debug)]
 pub enum Line {
     Header,
+    Workspace(Settings),
     Agent(Agent),
+    Page(Page),
+    /// Rows of the table with this id, which is told of after them.
+    Rows(Uuid, Vec<Row>),
+    Table(Table),
     /// A file that the workspace keeps.
     File(ArchivedFile),
     /// The bytes of a file, from `offset` on.
@@ -43,6 +53,9 @@ pub enum Line {
         offset: u64,
         bytes: Vec<u8>,
     },
+    /// A part of the log of a run, which is told of after it.
+    Trace(Trace),
+    Execution(Box<ArchivedExecution>),
     Conversation(Box<Archive>),
 }
 
@@ -50,7 +63,10 @@ pub enum Line {
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Small {
     Threadkeep { version: u32 },
+    Workspace(Settings),
     Agent(AgentLine),
+    Page(PageLine),
+    Table(TableLine),
     File(FileLine),
     Blob { sha256: String, offset: u64, data: String },
 }
@@ -85,6 +101,8 @@ struct ConversationLine {
     total_tokens: i64,
     created_at: String,
     updated_at: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    metadata: Option<Raw>,
     context: Option<Raw>,
     tabs: Vec<Tab>,
     active_tab_key: Option<String>,
@@ -118,24 +136,6 @@ struct MessageLine {
     created_at: i64,
 }
 
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RunLine {
-    id: Uuid,
-    status: RunStatus,
-    branch: Uuid,
-    message: Option<Uuid>,
-    assistant_message: Option<Uuid>,
-    user_id: String,
-    usage: Usage,
-    error: Option<RunError>,
-    last_event: i64,
-    on_disconnect: OnDisconnect,
-    created_at: String,
-    started_at: Option<String>,
-    ended_at: Option<String>,
-}
-
 /// One line, without its end. JSON text of someone else's making may hold line breaks between its parts, never
 /// within a string; they become spaces.
 fn line(value: &impl Serialize) -> Result<String, Refusal> {
@@ -145,6 +145,30 @@ fn line(value: &impl Serialize) -> Result<String, Refusal> {
 
 pub fn header_line() -> Result<String, Refusal> {
     line(&Small::Threadkeep { version: VERSION })
+}
+
+pub fn workspace_line(settings: &Settings) -> Result<String, Refusal> {
+    line(&Small::Workspace(settings.clone()))
+}
+
+pub fn page_line(page: &Page) -> Result<String, Refusal> {
+    line(&Small::Page(PageLine::of(page)))
+}
+
+pub fn rows_line(table: Uuid, rows: &[Row]) -> Result<String, Refusal> {
+    line(&RowsLine::of(table, rows))
+}
+
+pub fn table_line(table: &Table) -> Result<String, Refusal> {
+    line(&Small::Table(TableLine::of(table)))
+}
+
+pub fn trace_line(trace: &Trace) -> Result<String, Refusal> {
+    line(&TraceLine::of(trace)?)
+}
+
+pub fn execution_line(execution: &ArchivedExecution) -> Result<String, Refusal> {
+    line(&ExecutionLine::of(execution)?)
 }
 
 pub fn agent_line(agent: &Agent) -> Result<String, Refusal> {
@@ -181,17 +205,23 @@ pub fn conversation_line(archive: &Archive) -> Result<String, Refusal> {
         total_tokens: of.total_tokens,
         created_at: rfc3339(of.created_at),
         updated_at: rfc3339(of.updated_at),
+        metadata: archive.metadata.as_deref().map(raw).transpose()?,
         context: of.context.as_deref().map(raw).transpose()?,
         tabs: of.tabs.clone(),
         active_tab_key: of.active_tab_key.clone(),
         current_branch: archive.branches.get(archive.current).map_or(of.id, |branch| branch.id),
         branches: branches.collect::<Result<_, _>>()?,
-        runs: archive.runs.iter().map(|run| run_line(archive, run)).collect(),
+        runs: archive.runs.iter().map(|run| run_line(archive, run)).collect::<Result<_, _>>()?,
         files: archive.files.iter().map(FileLine::of).collect(),
     })
 }
 
-fn raw(text: &str) -> Result<Raw, Refusal> {
+fn run_line(archive: &Archive, of: &ArchivedRun) -> Result<RunLine, Refusal> {
+    let branch = archive.branches.get(of.branch).map_or(archive.conversation.id, |branch| branch.id);
+    RunLine::of(of, Some(branch))
+}
+
+pub(super) fn raw(text: &str) -> Result<Raw, Refusal> {
     RawValue::from_string(text.to_owned()).map_err(|error| Refusal(error.to_string()))
 }
 
@@ -226,25 +256,6 @@ fn message_line(message: &Message) -> Result<MessageLine, Refusal> {
     })
 }
 
-fn run_line(archive: &Archive, of: &ArchivedRun) -> RunLine {
-    let ArchivedRun { run, branch, user } = of;
-    RunLine {
-        id: run.id,
-        status: run.status,
-        branch: archive.branches.get(*branch).map_or(archive.conversation.id, |branch| branch.id),
-        message: run.message,
-        assistant_message: run.assistant_message,
-        user_id: user.clone(),
-        usage: run.usage,
-        error: run.error.clone(),
-        last_event: run.last_event,
-        on_disconnect: run.on_disconnect,
-        created_at: rfc3339(run.created_at),
-        started_at: run.started_at.map(rfc3339),
-        ended_at: run.ended_at.map(rfc3339),
-    }
-}
-
 #[derive(Deserialize)]
 struct Tag {
     r#type: String,
@@ -253,19 +264,30 @@ struct Tag {
 /// Reads one line. What a conversation holds is checked by `Archive::check`.
 pub fn read_line(text: &str) -> Result<Line, Refusal> {
     let Tag { r#type } = parse(text).map_err(|_| Refusal::new("a line is a JSON object with a type"))?;
-    if r#type == "conversation" {
-        return Ok(Line::Conversation(Box::new(read_conversation(parse(text)?)?)));
+    // What holds JSON as it was spelled must be read as what it is at once.
+    match &*r#type {
+        "conversation" => return Ok(Line::Conversation(Box::new(read_conversation(parse(text)?)?))),
+        "execution" => return Ok(Line::Execution(Box::new(parse::<ExecutionLine>(text)?.read()?))),
+        "trace" => return Ok(Line::Trace(parse::<TraceLine>(text)?.read()?)),
+        "rows" => {
+            let (table, rows) = parse::<RowsLine>(text)?.read();
+            return Ok(Line::Rows(table, rows));
+        }
+        _ => {}
     }
     match parse(text)? {
         Small::Threadkeep { version: VERSION } => Ok(Line::Header),
         Small::Threadkeep { version } => Err(Refusal(format!(
             "the export has version {version}, this Threadkeep reads version {VERSION}: use a newer one"
         ))),
+        Small::Workspace(settings) => Ok(Line::Workspace(settings)),
+        Small::Page(page) => Ok(Line::Page(page.read()?)),
+        Small::Table(table) => Ok(Line::Table(table.read()?)),
         Small::Agent(AgentLine { id, name, settings, created_at, updated_at }) => {
             Ok(Line::Agent(Agent { id, name, settings, created_at, updated_at }))
         }
         Small::File(file) => {
-            let file = file.read(None)?;
+            let file = file.read(Bag::Workspace)?;
             check_file(&file.file)?;
             Ok(Line::File(file))
         }
@@ -276,7 +298,7 @@ pub fn read_line(text: &str) -> Result<Line, Refusal> {
     }
 }
 
-fn time(text: &str) -> Result<Timestamp, Refusal> {
+pub(super) fn time(text: &str) -> Result<Timestamp, Refusal> {
     let at: Timestamp = text.parse().map_err(|_| Refusal(format!("{text:?} is not a time")))?;
     Ok(from_ms(at.as_millisecond()))
 }
@@ -312,10 +334,23 @@ fn read_conversation(of: ConversationLine) -> Result<Archive, Refusal> {
             updated_at: time(&of.updated_at)?,
             version: 1,
         },
+        metadata: of.metadata.map(|metadata| metadata.get().to_owned()),
         branches,
         current,
-        runs: of.runs.into_iter().map(|run| read_run(of.id, run, &places)).collect::<Result<_, _>>()?,
-        files: of.files.into_iter().map(|file| file.read(Some(of.id))).collect::<Result<_, _>>()?,
+        runs: of
+            .runs
+            .into_iter()
+            .map(|run| {
+                let named = run.branch.and_then(|branch| places.get(&branch).copied());
+                let refusal = Refusal(format!("the run {} stands on a branch that is not there", run.id));
+                Ok(ArchivedRun { branch: named.ok_or(refusal)?, ..run.read(Some(of.id), None)? })
+            })
+            .collect::<Result<_, _>>()?,
+        files: of
+            .files
+            .into_iter()
+            .map(|file| file.read(Bag::Conversation(of.id)))
+            .collect::<Result<_, _>>()?,
     };
     archive.conversation.message_count = archive.thread(current).len() as i64;
     Ok(archive)
@@ -374,31 +409,5 @@ fn read_message(of: &MessageLine, seq: i64) -> Result<Message, Refusal> {
         token_count: of.token_count,
         metadata: of.metadata.get().to_owned(),
         created_at: from_ms(of.created_at),
-    })
-}
-
-fn read_run(conversation: Uuid, of: RunLine, places: &HashMap<Uuid, usize>) -> Result<ArchivedRun, Refusal> {
-    let branch = places.get(&of.branch).copied();
-    Ok(ArchivedRun {
-        branch: branch
-            .ok_or_else(|| Refusal(format!("the run {} stands on a branch that is not there", of.id)))?,
-        user: of.user_id,
-        run: Run {
-            id: of.id,
-            workspace: Uuid::nil(),
-            conversation: Some(conversation),
-            execution: None,
-            status: of.status,
-            message: of.message,
-            assistant_message: of.assistant_message,
-            usage: of.usage,
-            error: of.error,
-            last_event: of.last_event,
-            on_disconnect: of.on_disconnect,
-            cancel_requested: false,
-            created_at: time(&of.created_at)?,
-            started_at: of.started_at.as_deref().map(time).transpose()?,
-            ended_at: of.ended_at.as_deref().map(time).transpose()?,
-        },
     })
 }

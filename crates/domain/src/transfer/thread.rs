@@ -133,6 +133,7 @@ impl Thread {
         }
         let mut archive = Archive {
             conversation: self.conversation(id, &maker.owner, of, &times),
+            metadata: None,
             branches: Vec::new(),
             current: 0,
             runs: Vec::new(),
@@ -263,8 +264,9 @@ impl Maker<'_> {
                 sha256: asset.sha256.clone().unwrap_or_default(),
             });
         };
-        let at = format!("{}/{}", place.0, place.1);
-        let file_id = asset.id.unwrap_or_else(|| derived_id(&[&self.id.to_string(), "file", &at]));
+        // By its message: the place in the thread may be another when more was said.
+        let (of, number) = (message.to_string(), place.1.to_string());
+        let file_id = asset.id.unwrap_or_else(|| derived_id(&[&self.id.to_string(), "file", &of, &number]));
         let name = self.free_name(&safe_name(&asset.name));
         let file = File {
             id: file_id,
@@ -333,11 +335,10 @@ fn grow(
             if branches.len() >= MAX_BRANCHES {
                 return Err(Refusal(format!("it has more than {MAX_BRANCHES} branches")));
             }
-            let created_at = messages
-                .get(start)
-                .and_then(Option::as_ref)
-                .map_or(conversation.created_at, |message| message.created_at);
-            let id = derived_id(&[of.format, &conversation.id.to_string(), "branch", &start.to_string()]);
+            let first = messages.get(start).and_then(Option::as_ref);
+            let created_at = first.map_or(conversation.created_at, |message| message.created_at);
+            let first = first.map_or_else(|| start.to_string(), |message| message.id.to_string());
+            let id = derived_id(&[of.format, &conversation.id.to_string(), "branch", &first]);
             branches.push(ArchivedBranch { id, parent, fork_seq: shared, created_at, messages: Vec::new() });
         }
         let (mut at, mut seq) = (Some(start), shared);

@@ -40,8 +40,9 @@ pub(super) fn command() -> Command {
         Command::new("export")
             .about("Write everything of a workspace, or one conversation, into a file or a folder")
             .long_about(
-                "Write conversations with all branches, messages, settled runs and files, agents and the \
-                 workspace's own files. What `threadkeep import` makes of it is the same again. Works beside a \
+                "Write conversations with all branches, messages, settled runs and files, and the workspace's agents, \
+                 pages, tables, executions, settings and own files. Keys, members, tool servers and what is deleted \
+                 stay out. What `threadkeep import` makes of it is the same again. Works beside a \
                  running server.",
             )
             .args(super::whose())
@@ -153,13 +154,17 @@ async fn write(origin: Origin, place: Place, to_read: Option<Format>) -> Result<
 }
 
 fn told(json: bool, done: Exported, path: &Path) -> String {
-    let Exported { conversations, messages, files } = done;
+    let Exported { conversations, messages, files, executions, pages, tables } = done;
     if json {
-        let counts = json!({ "conversations": conversations, "messages": messages, "files": files });
+        let counts = json!({ "conversations": conversations, "messages": messages, "files": files,
+            "executions": executions, "pages": pages, "tables": tables });
         return json!({ "exported": counts, "path": path.display().to_string() }).to_string();
     }
+    let more = [(executions, "executions"), (pages, "pages"), (tables, "tables")]
+        .map(|(count, what)| if count > 0 { format!(", {count} {what}") } else { String::new() })
+        .concat();
     format!(
-        "Exported {conversations} conversations with {messages} messages and {files} files to {}.",
+        "Exported {conversations} conversations with {messages} messages and {files} files{more} to {}.",
         path.display()
     )
 }

@@ -29,7 +29,8 @@ pub(super) fn command() -> Command {
     };
     let json = || Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print JSON");
     let common = |command: Command| flags(command.args([workspace(), user(), json()]));
-    Command::new("keys").about("Make, list and remove API keys").subcommand_required(true).subcommands([
+    let keys = common(Command::new("keys").about("Make, list and remove API keys; alone it lists"));
+    keys.args_conflicts_with_subcommands(true).subcommands([
         common(Command::new("create").about("Make a key and print it, once"))
             .arg(Arg::new("name").long("name").required(true).help("What the key is for"))
             .arg(Arg::new("role").long("role").required(true).value_parser(["member", "admin", "service"])),
@@ -40,7 +41,7 @@ pub(super) fn command() -> Command {
 }
 
 pub(super) async fn run(config: Config, matches: ArgMatches) -> Result<ExitCode> {
-    let Some((action, sub)) = matches.subcommand() else { bail!("keys needs create, list or remove") };
+    let (action, sub) = matches.subcommand().unwrap_or(("list", &matches));
     let store = open_beside(&config).await?;
     let scope = admin_scope(&config, &*store, sub).await?;
     let json = sub.get_flag("json");

@@ -24,25 +24,27 @@ pub(super) fn command() -> Command {
     let json = || Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print JSON lines");
     let list = "List the runs that hold a conversation, with their node and lease";
     let clear = "End the run that holds a conversation, as interrupted; what was streamed is kept";
-    Command::new("locks")
-        .about("List and clear the locks of conversations")
-        .subcommand_required(true)
-        .subcommands([
-            flags(Command::new("list").about(list).arg(json())),
-            flags(
-                Command::new("clear").about(clear).arg(json()).arg(
-                    Arg::new("id")
-                        .value_name("ID")
-                        .required(true)
-                        .value_parser(value_parser!(Uuid))
-                        .help("The conversation, or the run that holds it"),
-                ),
+    flags(
+        Command::new("locks").about("List and clear the locks of conversations; alone it lists").arg(json()),
+    )
+    .args_conflicts_with_subcommands(true)
+    .subcommands([
+        flags(Command::new("list").about(list).arg(json())),
+        flags(
+            Command::new("clear").about(clear).arg(json()).arg(
+                Arg::new("id")
+                    .value_name("ID")
+                    .required(true)
+                    .value_parser(value_parser!(Uuid))
+                    .help("The conversation, or the run that holds it"),
             ),
-        ])
+        ),
+    ])
 }
 
 pub(super) async fn run(config: Config, matches: ArgMatches) -> Result<ExitCode> {
-    let Some((action, sub)) = matches.subcommand() else { bail!("locks needs list or clear") };
+    // Alone it lists.
+    let (action, sub) = matches.subcommand().unwrap_or(("list", &matches));
     let store = open_beside(&config).await?;
     let json = sub.get_flag("json");
     let locks = all(&*store).await?;

@@ -89,7 +89,9 @@ fn dispatch(matches: &ArgMatches, env: Env) -> Result<ExitCode> {
         "man" => return man::run(sub),
         _ => {}
     }
-    let config = load(sub, env.iter().cloned())?;
+    // Of `keys list` and its like the flags stand with the inner one.
+    let flags = sub.subcommand().map_or(sub, |(_, inner)| inner);
+    let config = load(flags, env.iter().cloned())?;
     match name {
         "chat" => block_on(chat::run(config, sub.clone(), env)),
         "config" => config::run(&config, sub),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use domain::scope::Scope;
-use domain::transfer::{Archive, ArchivedFile, Refusal, own, page};
+use domain::transfer::{Archive, ArchivedFile, ArchivedRun, Refusal, Settings, Trace, own, page};
 use futures_util::{StreamExt as _, stream};
 use store::blobs::{BlobError, Blobs};
 use store::{Store, StoreError};
@@ -17,6 +17,9 @@ use uuid::Uuid;
 const PAGE: usize = 256;
 /// Conversations read ahead.
 const AHEAD: usize = 4;
+/// Bytes of a run's log that go into one line, and rows of a table.
+const TRACE_BYTES: usize = 1024 * 1024;
+const ROWS: usize = 1000;
 
 /// What an export is taken from.
 #[derive(Clone)]
@@ -66,6 +69,9 @@ pub struct Exported {
     pub conversations: u64,
     pub messages: u64,
     pub files: u64,
+    pub executions: u64,
+    pub pages: u64,
+    pub tables: u64,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -110,8 +116,12 @@ impl Export {
             }
             None => {
                 if self.format.is_lines() {
+                    self.settings().await?;
                     self.agents().await?;
+                    self.pages().await?;
+                    self.tables().await?;
                     self.workspace_files().await?;
+                    self.executions().await?;
                 }
                 self.conversations(&mut tell).await?;
             }
@@ -133,6 +143,109 @@ impl Export {
     async fn text(&self, mut line: String) -> Result<(), ExportError> {
         line.push('\n');
         self.send(Part::Text(line)).await
+    }
+
+    async fn settings(&self) -> Result<(), ExportError> {
+        let Origin { store, scope, .. } = &self.origin;
+        let workspace = store.find_workspace(scope).await?.ok_or(StoreError::NotFound)?;
+        let model = store.get_workspace_model(scope).await?;
+        let settings = Settings { default_visibility: workspace.default_visibility, model };
+        self.text(own::workspace_line(&settings)?).await
+    }
+
+    async fn pages(&mut self) -> Result<(), ExportError> {
+        let mut after = None;
+        loop {
+            let page = self.origin.store.list_pages(&self.origin.scope, after, PAGE).await?.items;
+            let Some(last) = page.last() else { return Ok(()) };
+            after = Some(last.id);
+            self.done.pages += page.len() as u64;
+            for page in &page {
+                self.text(own::page_line(page)?).await?;
+            }
+        }
+    }
+
+    async fn tables(&mut self) -> Result<(), ExportError> {
+        let mut after = None;
+        loop {
+            let page = self.origin.store.list_tables(&self.origin.scope, after, PAGE).await?;
+            let Some(last) = page.last() else { return Ok(()) };
+            after = Some(last.id);
+            for mut table in page {
+                match self.rows(table.id).await {
+                    Ok(rows) => table.row_count = rows,
+                    // Removed meanwhile.
+                    Err(ExportError::Store(StoreError::NotFound)) => continue,
+                    Err(error) => return Err(error),
+                }
+                self.text(own::table_line(&table)?).await?;
+                self.done.tables += 1;
+            }
+        }
+    }
+
+    /// The rows of a table; how many there are.
+    async fn rows(&self, table: Uuid) -> Result<i64, ExportError> {
+        let (mut after, mut count) = (None, 0);
+        loop {
+            let rows = self.origin.store.list_rows(&self.origin.scope, table, after, ROWS).await?.items;
+            let Some(last) = rows.last() else { return Ok(count) };
+            after = Some(last.id);
+            count += rows.len() as i64;
+            self.text(own::rows_line(table, &rows)?).await?;
+        }
+    }
+
+    async fn executions(&mut self) -> Result<(), ExportError> {
+        let mut after = None;
+        loop {
+            let ids = self.origin.store.list_executions(&self.origin.scope, after, PAGE).await?;
+            let Some(last) = ids.last() else { return Ok(()) };
+            after = Some(*last);
+            for id in ids {
+                let execution = self.origin.store.get_archived_execution(&self.origin.scope, id).await?;
+                self.files(&execution.files).await?;
+                self.trace(&execution.run).await?;
+                self.text(own::execution_line(&execution)?).await?;
+                self.done.executions += 1;
+            }
+        }
+    }
+
+    /// The log of a run, in lines of about the same size whatever the batches were that it came in.
+    async fn trace(&self, of: &ArchivedRun) -> Result<(), ExportError> {
+        #[derive(serde::Deserialize)]
+        struct Number {
+            n: i64,
+        }
+        let empty = |first| Trace { run: of.run.id, first, entries: Vec::new() };
+        let (mut part, mut bytes, mut after) = (empty(1), 0, 0);
+        while after < of.entries {
+            let read = self.origin.store.read_trace(&self.origin.scope, of.run.id, after, TRACE_BYTES).await;
+            let page = match read {
+                Err(StoreError::NotFound) => return Ok(()),
+                page => page?,
+            };
+            let before = after;
+            for line in page.entries.iter().flat_map(|entries| entries.split('\n')) {
+                let Number { n } =
+                    serde_json::from_str(line).map_err(|error| Refusal(format!("a log entry: {error}")))?;
+                if n <= after {
+                    continue;
+                }
+                (after, bytes) = (n, bytes + line.len());
+                part.entries.push(line.to_owned());
+                if bytes >= TRACE_BYTES {
+                    self.text(own::trace_line(&part)?).await?;
+                    (part, bytes) = (empty(n + 1), 0);
+                }
+            }
+            if after == before {
+                break;
+            }
+        }
+        if part.entries.is_empty() { Ok(()) } else { self.text(own::trace_line(&part)?).await }
     }
 
     async fn agents(&mut self) -> Result<(), ExportError> {
@@ -181,8 +294,9 @@ impl Export {
     async fn conversation(&mut self, archive: &Archive) -> Result<(), ExportError> {
         match self.format {
             Format::Lines | Format::LinesThenBlobs => {
-                for file in &archive.files {
-                    self.file(file).await?;
+                self.files(&archive.files).await?;
+                for run in &archive.runs {
+                    self.trace(run).await?;
                 }
                 self.text(own::conversation_line(archive)?).await?;
             }
@@ -191,6 +305,13 @@ impl Export {
         }
         self.done.conversations += 1;
         self.done.messages += archive.message_count() as u64;
+        Ok(())
+    }
+
+    async fn files(&mut self, files: &[ArchivedFile]) -> Result<(), ExportError> {
+        for file in files {
+            self.file(file).await?;
+        }
         Ok(())
     }
 

@@ -15,6 +15,7 @@ use domain::transfer::thread::{Asset, Setting, Thread};
 use domain::transfer::{ArchivedFile, Refusal, rows};
 use serde_json::value::RawValue;
 
+use super::before::Before;
 use super::input::{Assets, Bytes, Input, Spool};
 use super::report::Entry;
 use super::tables::{Group, Tables};
@@ -32,6 +33,8 @@ pub struct Records<'a> {
     spool: Spool,
     /// Bytes that came in lines, until the record that names them.
     blobs: HashMap<String, Inline>,
+    /// Lines that belong to one that is still to come.
+    before: Before,
 }
 
 struct Inline {
@@ -45,7 +48,14 @@ type Things = Vec<(Entry, Thing)>;
 impl<'a> Records<'a> {
     pub fn new(target: &'a Target, beside: Input) -> Result<Self> {
         let assets = beside.assets()?;
-        Ok(Self { target, beside, assets, spool: Spool::new()?, blobs: HashMap::new() })
+        Ok(Self {
+            target,
+            beside,
+            assets,
+            spool: Spool::new()?,
+            blobs: HashMap::new(),
+            before: Before::default(),
+        })
     }
 
     /// Adds what a record is to `found`, or to the tables; false when it is nothing that is known.
@@ -107,9 +117,28 @@ impl<'a> Records<'a> {
 
     fn own(&mut self, record: &str, entry: &Entry, found: &mut Things) -> Result<()> {
         let mut entry = entry.clone();
-        let thing = match own::read_line(record)? {
+        let line = own::read_line(record);
+        if let Err(refusal) = &line {
+            self.before.refuse(Refusal(format!("a line before it was refused: {refusal}")));
+        }
+        let thing = match line? {
             Line::Header => return Ok(()),
             Line::Blob { sha256, offset, bytes } => return self.keep(sha256, offset, &bytes),
+            Line::Rows(table, _) => return Ok(self.before.add_rows(table, record)?),
+            Line::Trace(trace) => return Ok(self.before.add_trace(&trace, record)?),
+            Line::Workspace(settings) => {
+                entry.kind = "workspace";
+                Thing::Workspace(settings)
+            }
+            Line::Page(page) => {
+                (entry.kind, entry.id) = ("page", Some(page.id));
+                Thing::Page(page)
+            }
+            Line::Table(table) => {
+                (entry.kind, entry.id) = ("table", Some(table.id));
+                let rows = self.before.take_rows(&table);
+                rows.map_or_else(Thing::from, |rows| Thing::Table(table, rows))
+            }
             Line::Agent(agent) => {
                 (entry.kind, entry.id) = ("agent", Some(agent.id));
                 Thing::Agent(agent)
@@ -120,14 +149,27 @@ impl<'a> Records<'a> {
                 self.blobs.clear();
                 Thing::File(Box::new(file), bytes?)
             }
+            Line::Execution(execution) => {
+                (entry.kind, entry.id) = ("execution", Some(execution.id));
+                entry.files = execution.files.len() as u64;
+                let traces = self.before.take_traces();
+                let bytes = self.find_all(&execution.files)?;
+                Thing::Execution(execution, bytes, traces?)
+            }
             Line::Conversation(archive) => {
-                let bytes: Result<Vec<Bytes>> = archive.files.iter().map(|file| self.find(file)).collect();
-                self.blobs.clear();
-                Thing::Conversation(archive, bytes?)
+                let traces = self.before.take_traces();
+                let bytes = self.find_all(&archive.files)?;
+                Thing::Conversation(archive, bytes, Some(traces?))
             }
         };
         found.push((entry, thing));
         Ok(())
+    }
+
+    fn find_all(&mut self, files: &[ArchivedFile]) -> Result<Vec<Bytes>> {
+        let found = files.iter().map(|file| self.find(file)).collect();
+        self.blobs.clear();
+        found
     }
 
     fn keep(&mut self, sha256: String, offset: u64, bytes: &[u8]) -> Result<()> {
@@ -248,7 +290,8 @@ fn made(
     };
     match thread.archive(&setting) {
         Ok((archive, places)) => {
-            Thing::Conversation(Box::new(archive), places.into_iter().filter_map(bytes).collect())
+            let bytes = places.into_iter().filter_map(bytes).collect();
+            Thing::Conversation(Box::new(archive), bytes, None)
         }
         Err(refusal) => refusal.into(),
     }

@@ -32,6 +32,11 @@ pub struct Entry {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     Imported,
+    /// It was there, and has more messages and files now.
+    Grown {
+        messages: u64,
+        files: u64,
+    },
     /// Nothing was changed.
     AlreadyThere,
     Refused(String),
@@ -43,6 +48,9 @@ pub struct Counts {
     pub messages: u64,
     pub files: u64,
     pub agents: u64,
+    pub pages: u64,
+    pub tables: u64,
+    pub executions: u64,
 }
 
 impl Counts {
@@ -50,6 +58,13 @@ impl Counts {
         match entry.kind {
             "agent" => self.agents += 1,
             "file" => self.files += 1,
+            "page" => self.pages += 1,
+            "table" => self.tables += 1,
+            "execution" => {
+                self.executions += 1;
+                self.files += entry.files;
+            }
+            "workspace" => {}
             _ => {
                 self.conversations += 1;
                 self.messages += entry.messages;
@@ -78,6 +93,8 @@ struct Line<'a> {
 pub struct Report {
     pub imported: Counts,
     pub already_there: Counts,
+    /// Conversations that were there, with what they have more.
+    pub grown: Counts,
     pub refused: u64,
     out: Option<BufWriter<File>>,
     dry: bool,
@@ -90,7 +107,14 @@ impl Report {
             anyhow::Ok(BufWriter::new(file))
         };
         let out = path.map(make).transpose()?;
-        Ok(Self { imported: Counts::default(), already_there: Counts::default(), refused: 0, out, dry })
+        Ok(Self {
+            imported: Counts::default(),
+            already_there: Counts::default(),
+            grown: Counts::default(),
+            refused: 0,
+            out,
+            dry,
+        })
     }
 
     pub fn note(&mut self, entry: &Entry, outcome: &Outcome) -> Result<()> {
@@ -98,6 +122,12 @@ impl Report {
             Outcome::Imported => {
                 self.imported.add(entry);
                 (if self.dry { "would_import" } else { "imported" }, None)
+            }
+            Outcome::Grown { messages, files } => {
+                self.grown.conversations += 1;
+                self.grown.messages += messages;
+                self.grown.files += files;
+                (if self.dry { "would_grow" } else { "grown" }, None)
             }
             Outcome::AlreadyThere => {
                 self.already_there.add(entry);
@@ -150,20 +180,27 @@ impl Report {
 
     /// The last word about it.
     pub fn told(&self, json: bool) -> String {
-        let Self { imported, already_there, refused, .. } = self;
+        let Self { imported, already_there, grown, refused, .. } = self;
         let word = if self.dry { "would_import" } else { "imported" };
         if json {
-            return json!({ word: imported, "already_there": already_there, "refused": refused }).to_string();
+            return json!({ word: imported, "grown": grown, "already_there": already_there, "refused": refused }).to_string();
         }
         let more =
             |count: u64, what: &str| if count > 0 { format!(", {count} {what}") } else { String::new() };
+        let went_on = match grown.conversations {
+            0 => String::new(),
+            count => format!("; {count} more went on with {} messages", grown.messages),
+        };
         format!(
-            "{} {} conversations with {} messages{}{}; {} conversations were there already; {refused} refused.",
+            "{} {} conversations with {} messages{}{}{}{}{}{went_on}; {} conversations were there already; {refused} refused.",
             if self.dry { "Would import" } else { "Imported" },
             imported.conversations,
             imported.messages,
             more(imported.files, "files"),
             more(imported.agents, "agents"),
+            more(imported.pages, "pages"),
+            more(imported.tables, "tables"),
+            more(imported.executions, "executions"),
             already_there.conversations,
         )
     }

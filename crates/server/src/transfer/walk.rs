@@ -10,9 +10,12 @@ use std::sync::atomic::AtomicU64;
 use anyhow::Result;
 use domain::agent::Agent;
 use domain::conversation::Visibility;
+use domain::page::Page;
+use domain::table::{Row, Table};
 use domain::transfer::format::Format;
-use domain::transfer::{Archive, ArchivedFile, Refusal};
+use domain::transfer::{Archive, ArchivedExecution, ArchivedFile, Refusal, Settings, Trace};
 use jiff::Timestamp;
+use store::transfer::Pieces;
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use uuid::Uuid;
@@ -28,9 +31,16 @@ use super::tables::Tables;
 pub const BUDGET: usize = 16 * 1024 * 1024;
 
 pub enum Thing {
-    /// A conversation, and the bytes of its files in their order.
-    Conversation(Box<Archive>, Vec<Bytes>),
+    /// What the workspace has set.
+    Workspace(Settings),
+    /// A conversation, the bytes of its files in their order, and the logs of its runs, which only ours have.
+    Conversation(Box<Archive>, Vec<Bytes>, Option<Arc<dyn Pieces<Trace>>>),
+    /// The same of an execution.
+    Execution(Box<ArchivedExecution>, Vec<Bytes>, Arc<dyn Pieces<Trace>>),
     Agent(Agent),
+    Page(Page),
+    /// A table and its rows, which fit it.
+    Table(Table, Arc<dyn Pieces<Vec<Row>>>),
     /// A file that the workspace keeps.
     File(Box<ArchivedFile>, Bytes),
     Refused(String),
@@ -146,7 +156,7 @@ impl Walk {
 
     /// Waits until there is room for `weight` bytes of source.
     fn send(&self, mut entry: Entry, thing: Thing, weight: usize) -> Result<()> {
-        if let Thing::Conversation(archive, _) = &thing {
+        if let Thing::Conversation(archive, ..) = &thing {
             (entry.id, entry.messages) = (Some(archive.conversation.id), archive.message_count() as u64);
             entry.files = archive.files.len() as u64;
         }

@@ -139,6 +139,91 @@ async fn archives_that_no_exporter_makes_are_refused_whole() {
     assert_eq!(found["branches"][0]["messages"][0]["fileAttachments"][0]["fileId"], "file 0");
 }
 
+/// Lines about pages, tables and executions that do not hold together.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_does_not_hold_together_is_refused_as_a_whole() {
+    let house = House::sqlite();
+    let id = |n: u32| format!("0192f0c1-0000-7000-8000-{n:012}");
+    let at = "\"created_at\":\"2026-01-01T00:00:00Z\",\"updated_at\":\"2026-01-01T00:00:00Z\"";
+    let table = |rows: u32| {
+        format!(
+            r#"{{"type":"table","id":"{}","name":"T","columns":[{{"name":"n","type":"number"}}],"row_count":{rows},{at}}}"#,
+            id(1)
+        )
+    };
+    let rows = |table: u32, row: u32, cells: &str| {
+        format!(
+            r#"{{"type":"rows","table":"{}","rows":[{{"id":"{}","cells":{cells}}}]}}"#,
+            id(table),
+            id(row)
+        )
+    };
+    let run = r#""status":"succeeded","message":null,"assistant_message":null,"user_id":"u","usage":{"input_tokens":0,"output_tokens":0},"error":null,"last_event":0,"on_disconnect":"cancel","created_at":"2026-01-01T00:00:00Z","started_at":null,"ended_at":null"#;
+    let execution = |more: &str| {
+        let run = format!(r#"{{"id":"{}",{run}{more}}}"#, id(6));
+        format!(r#"{{"type":"execution","id":"{}","response":"r","run":{run},"files":[]}}"#, id(5))
+    };
+    let trace = |n: u32, kind: &str| {
+        let entry = format!(r#"{{"n":{n},"seq":null,"ts":1,"kind":"{kind}","data":{{"text":"t"}}}}"#);
+        format!(r#"{{"type":"trace","run":"{}","entries":[{entry}]}}"#, id(6))
+    };
+    for (lines, refused, reason) in [
+        (vec![table(2), rows(1, 2, "[1]")], 1, "0 of its 2 rows"),
+        (vec![rows(1, 2, "[1]"), table(2)], 1, "1 of its 2 rows"),
+        (vec![rows(9, 2, "[1]"), table(1)], 1, "0 of its 1 rows"),
+        (vec![rows(1, 2, "[1]"), rows(1, 2, "[1]"), table(2)], 1, "order of the ids"),
+        (vec![rows(1, 2, "[\"x\"]"), table(1)], 1, "must be a number"),
+        (vec![rows(1, 2, "[1,2]"), table(1)], 1, "more cells than columns"),
+        (vec![rows(1, 2, "[{}]"), table(1)], 2, "scalar"),
+        (vec![table(0).replace("\"T\"", "\"\"")], 1, "name must be"),
+        (
+            vec![format!(r#"{{"type":"page","id":"{}","title":"","body":"","url":null,{at}}}"#, id(3))],
+            1,
+            "title must be",
+        ),
+        (
+            vec![format!(
+                r#"{{"type":"page","id":"{}","title":"t","body":"\u0000","url":null,{at}}}"#,
+                id(3)
+            )],
+            1,
+            "U+0000",
+        ),
+        (vec![trace(2, "note"), execution("")], 1, "goes on where it was not"),
+        (vec![trace(1, "virus"), execution("")], 2, "virus"),
+        (vec![execution(r#","asked":{"what":"is this"}"#)], 1, "no turn is"),
+        (vec![execution("").replace("succeeded", "running")], 1, "has not ended"),
+        (vec![execution(r#","approvals":[{}]"#)], 1, "missing field"),
+        (
+            vec![r#"{"type":"workspace","default_visibility":"all","model":null}"#.to_owned()],
+            1,
+            "unknown variant",
+        ),
+    ] {
+        let path = house.write("lines.jsonl", lines.join("\n"));
+        let (told, found) = import(&house, &[&path]).await;
+        assert_eq!(told["refused"], refused, "{lines:?}: {found:?}");
+        let said = found.iter().any(|line| line["reason"].as_str().is_some_and(|said| said.contains(reason)));
+        assert!(said, "{reason}: {found:?}");
+        let none = json!({ "conversations": 0, "messages": 0, "files": 0, "agents": 0, "pages": 0, "tables": 0, "executions": 0 });
+        assert_eq!(told["imported"], none, "{lines:?}");
+    }
+    // And those that do.
+    let lines =
+        [rows(1, 2, "[1.0]"), rows(1, 3, "[]"), table(2), trace(1, "note"), trace(2, "note"), execution("")];
+    let told = house.import(&[&house.write("lines.jsonl", lines.join("\n"))]).await;
+    assert_eq!(
+        (&told["imported"]["tables"], &told["imported"]["executions"]),
+        (&json!(1), &json!(1)),
+        "{told}"
+    );
+    let out = house.export().await;
+    assert!(
+        out.contains("\"cells\":[1.0]") && out.contains("\"row_count\":2") && out.contains("\"n\":2"),
+        "{out}"
+    );
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_changed_export_of_ours_is_refused_conversation_by_conversation() {
     let house = House::sqlite();
@@ -190,26 +275,45 @@ async fn a_large_file_takes_little_memory() {
     let path = house.path("large.json");
     let mut file = std::io::BufWriter::new(std::fs::File::create(&path).unwrap());
     file.write_all(b"[").unwrap();
-    // 60 MB: mostly text that is passed over once the same conversations are there.
+    // 105 MB: mostly text that is passed over once the same conversations are there.
     let text = "lorem ipsum ".repeat(8_000);
-    for number in 0..600 {
+    for number in 0..1_100 {
         let comma = if number == 0 { "" } else { "," };
         write!(file, "{comma}{}", chatgpt(&format!("c{}", number % 40), &text)).unwrap();
     }
     file.write_all(b"]").unwrap();
     file.flush().unwrap();
-    assert!(std::fs::metadata(&path).unwrap().len() > 55_000_000);
-    let mut child = house.command(&["import", "--json", path.to_str().unwrap()]).spawn().unwrap();
-    let pid = child.id().unwrap();
-    let mut most = 0;
+    assert!(std::fs::metadata(&path).unwrap().len() > 105_000_000);
+    let most = run_measured(&house, &["import", "--json", path.to_str().unwrap()]).await;
+    assert!(most > 0 && most < 150, "{most} MiB");
+    assert_eq!(conversations(&house).await.len(), 40);
+}
+
+/// Runs a command that must end well; the most memory that it had, in MiB.
+async fn run_measured(house: &House, args: &[&str]) -> u64 {
+    let mut child = house.command(args).stdout(std::process::Stdio::null()).spawn().unwrap();
+    let (pid, mut most) = (child.id().unwrap(), 0);
     let status = loop {
         most = most.max(peak(pid).unwrap_or(0));
         tokio::select! {
             status = child.wait() => break status.unwrap(),
-            () = tokio::time::sleep(std::time::Duration::from_millis(50)) => {}
+            () = tokio::time::sleep(std::time::Duration::from_millis(20)) => {}
         }
     };
     assert_eq!(status.code(), Some(0));
-    assert!(most > 0 && most < 150, "{most} MiB");
-    assert_eq!(conversations(&house).await.len(), 40);
+    most
+}
+
+/// As many threads as a debug build reads in a few seconds.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_threads_take_little_memory() {
+    let house = House::sqlite();
+    let path = house.path("many.jsonl");
+    let mut file = std::io::BufWriter::new(std::fs::File::create(&path).unwrap());
+    for number in 0..20_000 {
+        writeln!(file, "{}", chatgpt(&format!("c{number}"), "hi")).unwrap();
+    }
+    file.flush().unwrap();
+    let most = run_measured(&house, &["import", "--dry-run", path.to_str().unwrap()]).await;
+    assert!(most > 0 && most < 100, "{most} MiB");
 }

@@ -160,6 +160,33 @@ impl Caller {
 
     /// A turn that has ended: its 202 answer.
     pub async fn turn(&self, body: &Value) -> Value {
+        let begun = self.begin(body).await;
+        self.ended(begun["run"].as_str().expect("a run")).await;
+        begun
+    }
+
+    /// Waits for the end of a run.
+    pub async fn ended(&self, run: &str) {
+        self.until(&format!("/v1/runs/{run}"), |run| {
+            !matches!(run["status"].as_str(), Some("queued" | "running"))
+        })
+        .await;
+    }
+
+    /// Asks until the answer is one that is waited for.
+    pub async fn until(&self, path: &str, is_there: impl Fn(&Value) -> bool) -> Value {
+        for _ in 0..600 {
+            let body = self.get(path).await.body;
+            if is_there(&body) {
+                return body;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        panic!("{path} does not become what it should");
+    }
+
+    /// A turn that was accepted.
+    pub async fn begin(&self, body: &Value) -> Value {
         let request = self
             .request(Method::POST, "/v1/turns")
             .header("content-type", "application/json")
@@ -167,14 +194,6 @@ impl Caller {
             .body(body.to_string());
         let answer = Answer::read(request.send().await.expect("sent")).await.expect("an answer");
         assert_eq!(answer.status, 202, "{}", answer.text);
-        let run = answer.body["run"].as_str().expect("a run");
-        for _ in 0..600 {
-            let status = self.get(&format!("/v1/runs/{run}")).await.body["status"].clone();
-            if !matches!(status.as_str(), Some("queued" | "running")) {
-                return answer.body;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-        panic!("the run does not end");
+        answer.body
     }
 }

@@ -33,13 +33,14 @@ async fn killed_at_any_moment_it_goes_on_to_the_same_end() {
         // The workspace is there before: what is killed is the import.
         house.import(&["--dry-run", &source]).await;
         let mut left = 0;
-        for round in 0..12_u64 {
+        // Early and late, in no order: each round has a moment of its own.
+        for round in 0..50_u64 {
             let mut child = house.command(&["import", &source]).spawn().unwrap();
-            tokio::time::sleep(Duration::from_millis(30 + round * 17)).await;
+            tokio::time::sleep(Duration::from_millis(15 + round * 37 % 150)).await;
             child.start_kill().unwrap();
             child.wait().await.unwrap();
             // What is there is whole: it is part of the end.
-            if round % 4 == 3 {
+            if round % 16 == 15 {
                 let now = house.export().await;
                 left = now.lines().filter(|line| line.starts_with("{\"type\":\"conversation\"")).count();
                 assert!(now.lines().all(|line| whole.contains(line)), "round {round}");

@@ -9,6 +9,7 @@
 )]
 
 mod formats;
+mod grown;
 mod hostile;
 mod house;
 mod interrupted;

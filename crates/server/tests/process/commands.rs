@@ -50,6 +50,7 @@ async fn key_by_command(house: &House, server: &ServerProcess, whose: &[&str], e
     let names: Vec<Value> = listed.json_lines().into_iter().map(|key| key["name"].clone()).collect();
     assert!(names.contains(&json!("made by command")) && names.contains(&json!("plain")), "{names:?}");
     let shown = run(&["list"]).await.stdout;
+    assert_eq!(run(&[]).await.stdout, shown, "alone it lists");
     assert!(shown.contains(id) && shown.contains("made by command"), "{shown}");
     for text in [&listed.stdout, &shown] {
         assert!(!text.contains(key) && !text.contains("tk_"), "a key is shown once: {text}");

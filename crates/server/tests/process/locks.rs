@@ -28,7 +28,9 @@ async fn locks_are_listed_and_cleared() {
         for number in 0..2 {
             sandbox.request(number).await.expect("both run");
         }
-        let listed = house.run(&["locks", "list", "--json"], &[]).await;
+        let (listed, alone) =
+            (house.run(&["locks", "list", "--json"], &[]).await, house.run(&["locks", "--json"], &[]).await);
+        assert_eq!((alone.code, alone.json_lines().len()), (Some(0), 2), "{alone:?}");
         let locks = listed.json_lines();
         assert_eq!((listed.code, locks.len()), (Some(0), 2), "{listed:?}");
         let first = locks.iter().find(|lock| lock["run"] == runs[0]["run"]).expect("the first run");

@@ -12,7 +12,10 @@ use crate::error::{Result, StoreError};
 use crate::store::{APPROVAL_DECIDED, RUN_ENDED};
 use crate::turns::{Held, parse_json, to_json};
 
-const COLUMNS: &str = "id, round, call, approve, reason, decided_by, decided_at, started";
+pub(super) const COLUMNS: &str =
+    "a.id, a.round, a.call, a.approve, a.reason, a.decided_by, a.decided_at, a.started";
+/// Where a query's own columns begin.
+pub(super) const MORE: usize = 8;
 
 /// `Lost` unless the run is under way with this fence; nobody takes it over meanwhile.
 async fn guard(tx: &Transaction, held: &Held) -> Result<()> {
@@ -38,7 +41,7 @@ pub(super) async fn add(tx: &Transaction, held: &Held, approvals: &[Approval]) -
     Ok(())
 }
 
-fn read(row: &Row) -> Result<Approval> {
+pub(super) fn read(row: &Row) -> Result<Approval> {
     let (round, approve): (i32, Option<bool>) = (row.try_get(1)?, row.try_get(3)?);
     let decision = match approve {
         Some(approve) => Some(Decision {
@@ -60,7 +63,7 @@ fn read(row: &Row) -> Result<Approval> {
 
 pub(super) async fn list(db: &Database, workspace: Uuid, run: Uuid) -> Result<Vec<Approval>> {
     let text = format!(
-        "SELECT {COLUMNS} FROM approvals WHERE {} AND run_id = $2 ORDER BY id",
+        "SELECT {COLUMNS} FROM approvals a WHERE {} AND run_id = $2 ORDER BY id",
         inside(db.dialect, "workspace_id")
     );
     let query = Query { text: &text, params: vec![&workspace, &run] };
@@ -80,7 +83,7 @@ pub(super) async fn decide(
         conversations::get(tx, scope, conversation).await?;
     }
     let text = format!(
-        "SELECT {COLUMNS} FROM approvals WHERE {} AND run_id = $2 AND id = $3 FOR UPDATE",
+        "SELECT {COLUMNS} FROM approvals a WHERE {} AND run_id = $2 AND id = $3 FOR UPDATE",
         tx.inside("workspace_id")
     );
     let row = tx.row(&text, &[&scope.workspace, &run, &id]).await?.ok_or(StoreError::NotFound)?;

@@ -1,16 +1,20 @@
 //! Whole conversations, out and in.
 
-use domain::file::name_key;
+use domain::file::{Bag, name_key};
 use domain::message::Message;
 use domain::scope::Scope;
-use domain::transfer::{Archive, ArchivedBranch, ArchivedFile, ArchivedRun};
+use domain::transfer::growth::Growth;
+use domain::transfer::{Archive, ArchivedBranch, ArchivedFile, ArchivedRun, Trace};
 use jiff::Timestamp;
 use uuid::Uuid;
 
 use super::transaction::{Database, Query, Settings, Transaction, inside};
-use super::{conversations, files, messages, runs, search, workspaces};
+use super::{archive_runs, conversations, files, messages, search, workspaces};
 use crate::error::{Result, StoreError};
+use crate::files::Stored;
 use crate::list::{Dialect, Sql, Value};
+use crate::store::TURN_UNDER_WAY;
+use crate::transfer::Pieces;
 
 /// Messages that go in with one statement.
 const CHUNK: usize = 500;
@@ -51,31 +55,29 @@ pub(super) async fn get(db: &Database, scope: &Scope, id: Uuid) -> Result<Archiv
     let conversation = conversations::by_id(db.dialect, scope, id, false);
     let own = |column: &str| inside(db.dialect, column);
     let branches = format!(
-        "SELECT 0, $2::uuid, 0, 0::bigint, c.created_at, c.current_branch FROM chat_conversations c \
+        "SELECT 0, $2::uuid, 0, 0::bigint, c.created_at, c.current_branch, c.metadata FROM chat_conversations c \
          WHERE {} AND c.id = $2 UNION ALL \
-         SELECT b.branch, b.id, b.parent, b.fork_seq, b.created_at, 0 FROM branches b \
+         SELECT b.branch, b.id, b.parent, b.fork_seq, b.created_at, 0, NULL FROM branches b \
          WHERE {} AND b.conversation_id = $2 ORDER BY 1",
         own("c.workspace_id"),
         own("b.workspace_id")
     );
     let messages = messages::all_query(db.dialect);
-    let runs = format!(
-        "SELECT {}, r.branch, r.user_id FROM runs r \
-         WHERE {} AND r.conversation_id = $2 AND r.status NOT IN ('queued', 'running') ORDER BY r.id",
-        runs::COLUMNS,
-        own("r.workspace_id")
-    );
-    let of_bag = files::archived_query(db.dialect, Some(id));
+    let runs = archive_runs::query(db.dialect, "conversation_id");
+    let approvals = archive_runs::approvals_query(db.dialect, "conversation_id");
+    let of_bag = files::archived_query(db.dialect, Bag::Conversation(id));
     let query = |text| Query { text, params: vec![&scope.workspace, &id] };
     let owner = Some(id);
     let of_bag = Query { text: &of_bag, params: vec![&scope.workspace, &owner] };
-    let queries = [(&conversation).into(), query(&branches), query(&messages), query(&runs), of_bag];
-    let [found, branches, messages, runs, of_bag] = db.read(&Settings::of(scope), queries).await?;
+    let queries =
+        [(&conversation).into(), query(&branches), query(&messages), query(&runs), query(&approvals), of_bag];
+    let [found, branches, messages, runs, approvals, of_bag] = db.read(&Settings::of(scope), queries).await?;
     let conversation = conversations::read(found.first().ok_or(StoreError::NotFound)?)?;
 
     let numbers = branches.iter().map(|row| Ok(row.try_get(0)?)).collect::<Result<Vec<i32>>>()?;
     let place = |branch: i32| numbers.binary_search(&branch).unwrap_or(0);
-    let current: i32 = branches.first().ok_or(StoreError::NotFound)?.try_get(5)?;
+    let first = branches.first().ok_or(StoreError::NotFound)?;
+    let (current, metadata): (i32, Option<String>) = (first.try_get(5)?, first.try_get(6)?);
     let read_branch = |row: &tokio_postgres::Row| {
         Ok(ArchivedBranch {
             id: row.try_get(1)?,
@@ -92,27 +94,30 @@ pub(super) async fn get(db: &Database, scope: &Scope, id: Uuid) -> Result<Archiv
             branch.messages.push(message);
         }
     }
-    let read_run = |row: &tokio_postgres::Row| {
-        let branch = place(row.try_get(runs::MORE)?);
-        Ok(ArchivedRun { run: runs::read(row)?, branch, user: row.try_get(runs::MORE + 1)? })
-    };
+    let runs = archive_runs::read(&runs, &approvals)?.into_iter();
     Ok(Archive {
         conversation,
+        metadata,
         branches,
         current: place(current),
-        runs: runs.iter().map(read_run).collect::<Result<_>>()?,
+        runs: runs.map(|(branch, run)| ArchivedRun { branch: place(branch), ..run }).collect(),
         files: of_bag.iter().map(files::read_archived).collect::<Result<_>>()?,
     })
 }
 
 pub(super) async fn list_files(db: &Database, scope: &Scope) -> Result<Vec<ArchivedFile>> {
-    let (text, none) = (files::archived_query(db.dialect, None), None::<Uuid>);
+    let (text, none) = (files::archived_query(db.dialect, Bag::Workspace), None::<Uuid>);
     let query = Query { text: &text, params: vec![&scope.workspace, &none] };
     let [rows] = db.read(&Settings::of(scope), [query]).await?;
     rows.iter().map(files::read_archived).collect()
 }
 
-pub(super) async fn import(tx: &Transaction, scope: &Scope, archive: &Archive) -> Result<bool> {
+pub(super) async fn import(
+    tx: &Transaction,
+    scope: &Scope,
+    archive: &Archive,
+    traces: &dyn Pieces<Trace>,
+) -> Result<bool> {
     workspaces::get(tx, scope, "FOR KEY SHARE").await?;
     let (id, of) = (archive.conversation.id, &archive.conversation);
     let text = format!("SELECT 1 FROM chat_conversations WHERE {} AND id = $2", tx.inside("workspace_id"));
@@ -121,7 +126,13 @@ pub(super) async fn import(tx: &Transaction, scope: &Scope, archive: &Archive) -
     }
     conversations::insert(tx, of).await?;
     search::index_title(tx, scope, of).await?;
-    insert_branches(tx, scope, archive).await?;
+    insert_branches(tx, scope, id, 1, archive.branches.get(1..).unwrap_or_default()).await?;
+    let text = format!(
+        "UPDATE chat_conversations SET current_branch = $3, metadata = $4 WHERE {} AND id = $2",
+        tx.inside("workspace_id")
+    );
+    let current = archive.current as i32;
+    tx.execute(&text, &[&scope.workspace, &id, &current, &archive.metadata]).await?;
     let placed = (0_i32..).zip(&archive.branches);
     let placed: Vec<(i32, &Message)> = placed
         .flat_map(|(number, branch)| branch.messages.iter().map(move |message| (number, message)))
@@ -129,14 +140,23 @@ pub(super) async fn import(tx: &Transaction, scope: &Scope, archive: &Archive) -
     for chunk in placed.chunks(CHUNK) {
         messages::insert_stored(tx, scope, id, chunk).await?;
     }
-    insert_runs(tx, scope, archive).await?;
-    insert_files(tx, scope, archive).await?;
+    for run in &archive.runs {
+        archive_runs::insert(tx, scope, run, None).await?;
+    }
+    let ids = archive.runs.iter().map(|of| of.run.id).collect();
+    archive_runs::insert_traces(tx, scope, ids, traces).await?;
+    insert_files(tx, scope, &archive.files).await?;
     Ok(true)
 }
 
-async fn insert_branches(tx: &Transaction, scope: &Scope, archive: &Archive) -> Result<()> {
-    let id = archive.conversation.id;
-    let Some(made) = archive.branches.get(1..).filter(|made| !made.is_empty()) else { return Ok(()) };
+/// Branches with the numbers from `first` on.
+async fn insert_branches(
+    tx: &Transaction,
+    scope: &Scope,
+    conversation: Uuid,
+    first: usize,
+    made: &[ArchivedBranch],
+) -> Result<()> {
     tx.insert(
         "a branch's id",
         "INSERT INTO branches (workspace_id, conversation_id, branch, id, parent, fork_seq, created_at) \
@@ -144,69 +164,73 @@ async fn insert_branches(tx: &Transaction, scope: &Scope, archive: &Archive) -> 
          $7::timestamptz[]) AS n",
         &[
             &scope.workspace,
-            &id,
-            &(1..).take(made.len()).collect::<Vec<i32>>(),
+            &conversation,
+            &(first as i32..).take(made.len()).collect::<Vec<i32>>(),
             &made.iter().map(|branch| branch.id).collect::<Vec<_>>(),
             &made.iter().map(|branch| branch.parent as i32).collect::<Vec<_>>(),
             &made.iter().map(|branch| branch.fork_seq).collect::<Vec<_>>(),
             &made.iter().map(|branch| branch.created_at).collect::<Vec<_>>(),
         ],
     )
-    .await?;
+    .await
+}
+
+pub(super) async fn message_ids(db: &Database, scope: &Scope, conversation: Uuid) -> Result<Vec<Uuid>> {
+    let found = conversations::by_id(db.dialect, scope, conversation, false);
     let text = format!(
-        "UPDATE chat_conversations SET current_branch = $3 WHERE {} AND id = $2",
-        tx.inside("workspace_id")
+        "SELECT id FROM messages WHERE {} AND conversation_id = $2",
+        inside(db.dialect, "workspace_id")
     );
-    tx.execute(&text, &[&scope.workspace, &id, &(archive.current as i32)]).await.map(|_| ())
+    let query = Query { text: &text, params: vec![&scope.workspace, &conversation] };
+    let [found, rows] = db.read(&Settings::of(scope), [(&found).into(), query]).await?;
+    found.first().ok_or(StoreError::NotFound)?;
+    rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
 }
 
-/// Settled runs, whose logs are long over.
-async fn insert_runs(tx: &Transaction, scope: &Scope, archive: &Archive) -> Result<()> {
-    for ArchivedRun { run, branch, user } in &archive.runs {
-        let (code, message) = run.error.as_ref().map(|error| (&*error.code, &*error.message)).unzip();
-        tx.insert(
-            "a run's id",
-            "INSERT INTO runs (workspace_id, id, conversation_id, status, message_id, assistant_message_id, \
-             input_tokens, output_tokens, error_code, error_message, last_event, created_at, started_at, ended_at, \
-             user_id, on_disconnect, branch, log_expired) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, true)",
-            &[
-                &scope.workspace,
-                &run.id,
-                &archive.conversation.id,
-                &run.status.as_str(),
-                &run.message,
-                &run.assistant_message,
-                &run.usage.input_tokens,
-                &run.usage.output_tokens,
-                &code,
-                &message,
-                &run.last_event,
-                &run.created_at,
-                &run.started_at,
-                &run.ended_at,
-                user,
-                &run.on_disconnect.as_str(),
-                &(*branch as i32),
-            ],
-        )
-        .await?;
+pub(super) async fn extend(tx: &Transaction, scope: &Scope, of: &Growth, stored: &[Stored]) -> Result<bool> {
+    let (id, own) = (of.conversation.id, tx.inside("workspace_id"));
+    if conversations::get_locked(tx, scope, id).await?.version != of.version {
+        return Ok(false);
     }
-    Ok(())
+    let busy = format!(
+        "SELECT 1 FROM runs WHERE {own} AND conversation_id = $2 AND status IN ('queued', 'running') LIMIT 1"
+    );
+    if tx.row(&busy, &[&scope.workspace, &id]).await?.is_some() {
+        return Err(TURN_UNDER_WAY);
+    }
+    insert_branches(tx, scope, id, of.first_branch, &of.branches).await?;
+    let placed: Vec<(i32, &Message)> =
+        of.messages.iter().map(|(branch, message)| (*branch as i32, message)).collect();
+    for chunk in placed.chunks(CHUNK) {
+        messages::insert_stored(tx, scope, id, chunk).await?;
+    }
+    conversations::save(tx, &of.conversation).await?;
+    search::index_title(tx, scope, &of.conversation).await?;
+    let text = format!("UPDATE chat_conversations SET current_branch = $3 WHERE {own} AND id = $2");
+    tx.execute(&text, &[&scope.workspace, &id, &(of.current as i32)]).await?;
+    for (ArchivedFile { file, .. }, stored) in of.files.iter().zip(stored) {
+        let (one, bag) = (std::slice::from_ref(stored), Bag::Conversation(id));
+        files::keep_in(tx, scope, bag, None, one, (u64::MAX, file.created_at)).await?;
+        let text = format!("UPDATE files SET message_id = $3 WHERE {own} AND id = $2");
+        tx.execute(&text, &[&scope.workspace, &file.id, &file.message]).await?;
+    }
+    Ok(true)
 }
 
-async fn insert_files(tx: &Transaction, scope: &Scope, archive: &Archive) -> Result<()> {
-    for ArchivedFile { file, run, user } in &archive.files {
+/// Files of a conversation or an execution.
+pub(super) async fn insert_files(tx: &Transaction, scope: &Scope, all: &[ArchivedFile]) -> Result<()> {
+    for ArchivedFile { file, run, user } in all {
+        let (conversation, execution) = file.bag.owners();
         let created: Timestamp = file.created_at;
         tx.insert(
             "a file's id",
             "INSERT INTO files (workspace_id, id, conversation_id, message_id, name, name_key, mime_type, size, \
-             sha256, crc32, storage_key, source, created_at, kept, reserved_at, user_id, run_id) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, true, $13, $14, $15)",
+             sha256, crc32, storage_key, source, created_at, kept, reserved_at, user_id, run_id, execution_id) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, true, $13, $14, $15, $16)",
             &[
                 &scope.workspace,
                 &file.id,
-                &archive.conversation.id,
+                &conversation,
                 &file.message,
                 &file.name,
                 &name_key(&file.name),
@@ -219,6 +243,7 @@ async fn insert_files(tx: &Transaction, scope: &Scope, archive: &Archive) -> Res
                 &created,
                 user,
                 run,
+                &execution,
             ],
         )
         .await?;

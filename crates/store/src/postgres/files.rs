@@ -54,11 +54,11 @@ pub(super) fn read_all(rows: &[Row]) -> Result<Vec<File>> {
 }
 
 /// The visible files of a conversation's bag, or of the workspace's, by id; `$2` is the bag's `owner`.
-pub(super) fn archived_query(dialect: Dialect, conversation: Option<Uuid>) -> String {
+pub(super) fn archived_query(dialect: Dialect, bag: Bag) -> String {
     format!(
         "SELECT {COLUMNS}, f.run_id, f.user_id FROM files f WHERE {} AND {} AND {VISIBLE} ORDER BY f.id",
         inside(dialect, "f.workspace_id"),
-        in_bag(conversation.map_or(Bag::Workspace, Bag::Conversation))
+        in_bag(bag)
     )
 }
 

@@ -4,6 +4,7 @@ mod agents;
 mod appends;
 mod approvals;
 mod archive;
+mod archive_runs;
 mod audit;
 mod branches;
 mod clients;
@@ -51,7 +52,8 @@ use domain::secret::Secret;
 use domain::table::{Column, Row, Table};
 use domain::tokens::{DayUsage, TokensUsed};
 use domain::tool_server::{Pin, ToolServer};
-use domain::transfer::{Archive, ArchivedFile};
+use domain::transfer::growth::Growth;
+use domain::transfer::{Archive, ArchivedExecution, ArchivedFile, Trace};
 use domain::workspace::{ApiKey, KeyGrant, Member, Membership, Workspace, WorkspacePatch};
 use futures_util::stream::BoxStream;
 use jiff::Timestamp;
@@ -64,6 +66,7 @@ use crate::files::{Doomed, Execution, Fork, NewExecution, NewFile, Purgeable, Re
 use crate::knowledge::{FoundRow, Listed, TextSearch, written};
 use crate::list::Dialect;
 use crate::store::{Store, Thread, ThreadRead};
+use crate::transfer::Pieces;
 use crate::turns::{
     Asking, Batch, Begun, Branch, Dispatch, Heartbeat, Held, Lock, LogPage, NewTurn, News, QueueStart,
     Settled, Settlement, Waiting,
@@ -890,15 +893,64 @@ impl Store for PostgresStore {
         archive::known(&self.database, scope, ids).await
     }
 
-    async fn import_archive(&self, scope: &Scope, archive: Arc<Archive>) -> Result<bool> {
+    async fn import_archive(
+        &self,
+        scope: &Scope,
+        archive: Arc<Archive>,
+        traces: Arc<dyn Pieces<Trace>>,
+    ) -> Result<bool> {
         let imported = transaction!(self.database, begin_write, Settings::of(scope), |tx| archive::import(
-            tx, scope, &archive
+            tx, scope, &archive, &*traces
         ));
         match imported {
             // Another import was faster.
             Err(StoreError::Taken("id")) => Ok(false),
             done => done,
         }
+    }
+
+    async fn list_message_ids(&self, scope: &Scope, conversation: Uuid) -> Result<Vec<Uuid>> {
+        archive::message_ids(&self.database, scope, conversation).await
+    }
+
+    async fn extend_archive(&self, scope: &Scope, growth: Arc<Growth>, stored: &[Stored]) -> Result<bool> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| archive::extend(
+            tx, scope, &growth, stored
+        ))
+    }
+
+    async fn list_executions(&self, scope: &Scope, after: Option<Uuid>, limit: usize) -> Result<Vec<Uuid>> {
+        archive_runs::list_executions(&self.database, scope, after, limit).await
+    }
+
+    async fn get_archived_execution(&self, scope: &Scope, id: Uuid) -> Result<ArchivedExecution> {
+        archive_runs::get_execution(&self.database, scope, id).await
+    }
+
+    async fn import_execution(
+        &self,
+        scope: &Scope,
+        execution: Arc<ArchivedExecution>,
+        traces: Arc<dyn Pieces<Trace>>,
+    ) -> Result<bool> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| archive_runs::import_execution(
+            tx, scope, &execution, &*traces
+        ))
+    }
+
+    async fn import_table(
+        &self,
+        scope: &Scope,
+        table: &Table,
+        rows: Arc<dyn Pieces<Vec<Row>>>,
+    ) -> Result<bool> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| tables::import(
+            tx, scope, table, &*rows
+        ))
+    }
+
+    async fn is_empty(&self, scope: &Scope) -> Result<bool> {
+        archive_runs::is_empty(&self.database, scope).await
     }
 
     async fn ping(&self) -> Result<()> {

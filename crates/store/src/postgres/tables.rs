@@ -1,15 +1,18 @@
 //! Tables: names, columns and counts. Their rows are `rows`.
 
 use domain::scope::Scope;
+use domain::search::index_tsvector;
 use domain::table::{Column, Table};
 use jiff::Timestamp;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::transaction::{Database, Query, Settings, Transaction, inside};
-use super::workspaces;
+use super::{rows, workspaces};
 use crate::error::{Result, StoreError};
+use crate::knowledge::written;
 use crate::list::Dialect;
+use crate::transfer::{Pieces, read_piece};
 use crate::turns::{parse_json, to_json};
 
 const COLUMNS: &str = "id, name, columns, row_count, created_at, updated_at";
@@ -39,6 +42,24 @@ pub(super) async fn create(tx: &Transaction, scope: &Scope, table: &Table) -> Re
     )
     .await?;
     Ok(())
+}
+
+pub(super) async fn import(
+    tx: &Transaction,
+    scope: &Scope,
+    table: &Table,
+    rows: &dyn Pieces<Vec<domain::table::Row>>,
+) -> Result<bool> {
+    let text = by_id(tx.dialect);
+    if tx.row(&text, &[&scope.workspace, &table.id]).await?.is_some() {
+        return Ok(false);
+    }
+    create(tx, scope, table).await?;
+    for at in 0.. {
+        let Some(rows) = read_piece(rows, at)? else { break };
+        rows::add(tx, scope, table.id, &written(&rows, index_tsvector)?, table.updated_at).await?;
+    }
+    Ok(true)
 }
 
 pub(super) async fn update(

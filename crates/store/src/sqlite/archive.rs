@@ -1,17 +1,20 @@
 //! Whole conversations, out and in.
 
-use domain::file::name_key;
-use domain::run::Run;
+use domain::file::{Bag, name_key};
 use domain::scope::Scope;
 use domain::time::from_ms;
-use domain::transfer::{Archive, ArchivedBranch, ArchivedFile, ArchivedRun};
+use domain::transfer::growth::Growth;
+use domain::transfer::{Archive, ArchivedBranch, ArchivedFile, ArchivedRun, Trace};
 use jiff::Timestamp;
 use rusqlite::{Connection, params, params_from_iter};
 use uuid::Uuid;
 
-use super::{branches, conversations, files, is_taken, messages, runs, search, workspaces};
+use super::{archive_runs, branches, conversations, files, is_taken, messages, search, workspaces};
 use crate::error::{Result, StoreError};
+use crate::files::Stored;
 use crate::list::{Dialect, Sql, Value};
+use crate::store::TURN_UNDER_WAY;
+use crate::transfer::Pieces;
 
 pub(super) fn list(db: &Connection, scope: &Scope, after: Option<Uuid>, limit: usize) -> Result<Vec<Uuid>> {
     let mut sql = Sql::new(Dialect::Sqlite);
@@ -63,31 +66,27 @@ pub(super) fn get(db: &Connection, scope: &Scope, id: Uuid) -> Result<Archive> {
             branch.messages.push(message);
         }
     }
-    let runs = settled(db, scope, id)?;
-    let runs = runs.into_iter().map(|(run, branch, user)| ArchivedRun { run, branch: place(branch), user });
+    let runs = archive_runs::of_conversation(db, scope, id)?;
+    let runs = runs.into_iter().map(|(branch, run)| ArchivedRun { branch: place(branch), ..run });
+    let metadata = db
+        .prepare_cached("SELECT metadata FROM chat_conversations WHERE workspace_id = ?1 AND id = ?2")?
+        .query_row(params![scope.workspace, id], |row| row.get(0))?;
     Ok(Archive {
+        metadata,
         branches,
         current: place(current),
         runs: runs.collect(),
-        files: files::archived(db, scope, Some(id))?,
+        files: files::archived(db, scope, Bag::Conversation(id))?,
         conversation,
     })
 }
 
-fn settled(db: &Connection, scope: &Scope, conversation: Uuid) -> Result<Vec<(Run, i64, String)>> {
-    let text = format!(
-        "SELECT {}, branch, user_id FROM runs INDEXED BY idx_runs_conversation \
-         WHERE workspace_id = ?1 AND conversation_id = ?2 AND status NOT IN ('queued', 'running') ORDER BY id",
-        runs::COLUMNS
-    );
-    let mut statement = db.prepare_cached(&text)?;
-    let rows = statement.query_map(params![scope.workspace, conversation], |row| {
-        Ok((runs::read(row)?, row.get(runs::MORE)?, row.get(runs::MORE + 1)?))
-    })?;
-    Ok(rows.collect::<rusqlite::Result<_>>()?)
-}
-
-pub(super) fn import(db: &Connection, scope: &Scope, archive: &Archive) -> Result<bool> {
+pub(super) fn import(
+    db: &Connection,
+    scope: &Scope,
+    archive: &Archive,
+    traces: &dyn Pieces<Trace>,
+) -> Result<bool> {
     workspaces::find(db, scope)?.ok_or(StoreError::NotFound)?;
     let id = archive.conversation.id;
     if known(db, scope, &[id])? == [true] {
@@ -97,76 +96,93 @@ pub(super) fn import(db: &Connection, scope: &Scope, archive: &Archive) -> Resul
     search::index_title(db, pk, archive.conversation.title.as_deref())?;
     for (number, branch) in (0_i64..).zip(&archive.branches) {
         if number > 0 {
-            db.prepare_cached(
-                "INSERT INTO branches (workspace_id, conversation_id, branch, id, parent, fork_seq, created_at) \
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-            )?
-            .execute(params![
-                scope.workspace,
-                id,
-                number,
-                branch.id,
-                branch.parent as i64,
-                branch.fork_seq,
-                branch.created_at.as_millisecond()
-            ])?;
+            insert_branch(db, scope, id, number, branch)?;
         }
         for message in &branch.messages {
             messages::insert_stored(db, scope, id, number, message)?;
         }
     }
     db.prepare_cached(
-        "UPDATE chat_conversations SET current_branch = ?3 WHERE workspace_id = ?1 AND id = ?2",
+        "UPDATE chat_conversations SET current_branch = ?3, metadata = ?4 WHERE workspace_id = ?1 AND id = ?2",
     )?
-    .execute(params![scope.workspace, id, archive.current as i64])?;
+    .execute(params![scope.workspace, id, archive.current as i64, archive.metadata])?;
     for run in &archive.runs {
-        insert_run(db, scope, id, run)?;
+        archive_runs::insert(db, scope, run, None)?;
     }
-    for file in &archive.files {
-        insert_file(db, scope, id, file)?;
+    archive_runs::insert_traces(db, scope, &archive.runs, traces)?;
+    archive.files.iter().try_for_each(|file| insert_file(db, scope, file))?;
+    Ok(true)
+}
+
+fn insert_branch(
+    db: &Connection,
+    scope: &Scope,
+    conversation: Uuid,
+    number: i64,
+    branch: &ArchivedBranch,
+) -> Result<()> {
+    db.prepare_cached(
+        "INSERT INTO branches (workspace_id, conversation_id, branch, id, parent, fork_seq, created_at) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+    )?
+    .execute(params![
+        scope.workspace,
+        conversation,
+        number,
+        branch.id,
+        branch.parent as i64,
+        branch.fork_seq,
+        branch.created_at.as_millisecond()
+    ])?;
+    Ok(())
+}
+
+pub(super) fn message_ids(db: &Connection, scope: &Scope, conversation: Uuid) -> Result<Vec<Uuid>> {
+    conversations::get(db, scope, conversation)?;
+    let mut statement =
+        db.prepare_cached("SELECT id FROM messages WHERE workspace_id = ?1 AND conversation_id = ?2")?;
+    let rows = statement.query_map(params![scope.workspace, conversation], |row| row.get(0))?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
+pub(super) fn extend(db: &Connection, scope: &Scope, of: &Growth, stored: &[Stored]) -> Result<bool> {
+    let id = of.conversation.id;
+    let (was, pk) = conversations::get(db, scope, id)?;
+    if was.version != of.version {
+        return Ok(false);
+    }
+    let busy = "SELECT 1 FROM runs WHERE workspace_id = ?1 AND conversation_id = ?2 AND status IN ('queued', 'running')";
+    if db.prepare_cached(busy)?.exists(params![scope.workspace, id])? {
+        return Err(TURN_UNDER_WAY);
+    }
+    for (number, branch) in (of.first_branch as i64..).zip(&of.branches) {
+        insert_branch(db, scope, id, number, branch)?;
+    }
+    for (branch, message) in &of.messages {
+        messages::insert_stored(db, scope, id, *branch as i64, message)?;
+    }
+    conversations::save(db, pk, &of.conversation)?;
+    search::index_title(db, pk, of.conversation.title.as_deref())?;
+    db.prepare_cached("UPDATE chat_conversations SET current_branch = ?2 WHERE pk = ?1")?
+        .execute(params![pk, of.current as i64])?;
+    for (ArchivedFile { file, .. }, stored) in of.files.iter().zip(stored) {
+        let (one, bag) = (std::slice::from_ref(stored), (Bag::Conversation(id), None));
+        files::keep_in(db, scope.workspace, bag, one, u64::MAX, file.created_at)?;
+        db.prepare_cached("UPDATE files SET message_id = ?3 WHERE workspace_id = ?1 AND id = ?2")?
+            .execute(params![scope.workspace, file.id, file.message])?;
     }
     Ok(true)
 }
 
-/// A settled run whose log is long over.
-fn insert_run(db: &Connection, scope: &Scope, conversation: Uuid, of: &ArchivedRun) -> Result<()> {
-    let ArchivedRun { run, branch, user } = of;
-    let inserted = db
-        .prepare_cached(
-            "INSERT INTO runs (workspace_id, id, conversation_id, status, message_id, assistant_message_id, \
-             input_tokens, output_tokens, error_code, error_message, last_event, created_at, started_at, ended_at, \
-             user_id, on_disconnect, branch, log_expired) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, 1)",
-        )?
-        .execute(params![
-            scope.workspace,
-            run.id,
-            conversation,
-            run.status.as_str(),
-            run.message,
-            run.assistant_message,
-            run.usage.input_tokens,
-            run.usage.output_tokens,
-            run.error.as_ref().map(|error| &error.code),
-            run.error.as_ref().map(|error| &error.message),
-            run.last_event,
-            run.created_at.as_millisecond(),
-            run.started_at.map(Timestamp::as_millisecond),
-            run.ended_at.map(Timestamp::as_millisecond),
-            user,
-            run.on_disconnect.as_str(),
-            *branch as i64,
-        ]);
-    inserted.map(|_| ()).map_err(|error| taken(error, "a run's id"))
-}
-
-fn insert_file(db: &Connection, scope: &Scope, conversation: Uuid, of: &ArchivedFile) -> Result<()> {
+/// A file of a conversation or an execution.
+pub(super) fn insert_file(db: &Connection, scope: &Scope, of: &ArchivedFile) -> Result<()> {
     let ArchivedFile { file, run, user } = of;
+    let (conversation, execution) = file.bag.owners();
     let inserted = db
         .prepare_cached(
             "INSERT INTO files (workspace_id, id, conversation_id, message_id, name, name_key, mime_type, size, \
-             sha256, crc32, storage_key, source, created_at, kept, reserved_at, user_id, run_id) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, 1, ?13, ?14, ?15)",
+             sha256, crc32, storage_key, source, created_at, kept, reserved_at, user_id, run_id, execution_id) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, 1, ?13, ?14, ?15, ?16)",
         )?
         .execute(params![
             scope.workspace,
@@ -184,10 +200,11 @@ fn insert_file(db: &Connection, scope: &Scope, conversation: Uuid, of: &Archived
             file.created_at.as_millisecond(),
             user,
             run,
+            execution,
         ]);
     inserted.map(|_| ()).map_err(|error| taken(error, "a file's id"))
 }
 
-fn taken(error: rusqlite::Error, what: &'static str) -> StoreError {
+pub(super) fn taken(error: rusqlite::Error, what: &'static str) -> StoreError {
     if is_taken(&error) { StoreError::Taken(what) } else { error.into() }
 }

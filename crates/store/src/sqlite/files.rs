@@ -55,12 +55,7 @@ pub(super) fn select(db: &Connection, rest: &str, values: &[&dyn ToSql]) -> Resu
 }
 
 /// The visible files of a conversation's bag, or of the workspace's, by id.
-pub(super) fn archived(
-    db: &Connection,
-    scope: &Scope,
-    conversation: Option<Uuid>,
-) -> Result<Vec<ArchivedFile>> {
-    let bag = conversation.map_or(Bag::Workspace, Bag::Conversation);
+pub(super) fn archived(db: &Connection, scope: &Scope, bag: Bag) -> Result<Vec<ArchivedFile>> {
     let ((inside, id), index) = (inside(bag), index(bag));
     let text = format!(
         "SELECT {COLUMNS}, run_id, user_id FROM files INDEXED BY {index} \

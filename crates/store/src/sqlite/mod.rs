@@ -3,6 +3,7 @@
 mod agents;
 mod approvals;
 mod archive;
+mod archive_runs;
 mod audit;
 mod backup;
 mod branches;
@@ -51,7 +52,8 @@ use domain::search::index_text;
 use domain::table::{Column, Row, Table};
 use domain::tokens::{DayUsage, TokensUsed};
 use domain::tool_server::{Pin, ToolServer};
-use domain::transfer::{Archive, ArchivedFile};
+use domain::transfer::growth::Growth;
+use domain::transfer::{Archive, ArchivedExecution, ArchivedFile, Trace};
 use domain::workspace::{ApiKey, KeyGrant, Member, Membership, Workspace, WorkspacePatch};
 use futures_util::stream::BoxStream;
 use jiff::Timestamp;
@@ -65,6 +67,7 @@ use crate::error::{Result, StoreError};
 use crate::files::{Doomed, Execution, Fork, NewExecution, NewFile, Purgeable, Reserved, Stored};
 use crate::knowledge::{FoundRow, Listed, TextSearch, written};
 use crate::store::{Store, Thread, ThreadRead};
+use crate::transfer::Pieces;
 use crate::turns::{
     Asking, Batch, Begun, Branch, Dispatch, Heartbeat, Held, Lock, LogPage, NewTurn, News, QueueStart,
     Settled, Settlement, Waiting,
@@ -893,7 +896,7 @@ impl Store for SqliteStore {
 
     async fn list_archived_files(&self, scope: &Scope) -> Result<Vec<ArchivedFile>> {
         let scope = scope.clone();
-        self.readers.read(move |db| files::archived(db, &scope, None)).await
+        self.readers.read(move |db| files::archived(db, &scope, Bag::Workspace)).await
     }
 
     async fn known_conversations(&self, scope: &Scope, ids: &[Uuid]) -> Result<Vec<bool>> {
@@ -901,9 +904,63 @@ impl Store for SqliteStore {
         self.readers.read(move |db| archive::known(db, &scope, &ids)).await
     }
 
-    async fn import_archive(&self, scope: &Scope, archive: Arc<Archive>) -> Result<bool> {
+    async fn import_archive(
+        &self,
+        scope: &Scope,
+        archive: Arc<Archive>,
+        traces: Arc<dyn Pieces<Trace>>,
+    ) -> Result<bool> {
         let scope = scope.clone();
-        self.writer.write(Durability::Full, move |db| archive::import(db, &scope, &archive)).await
+        let work = move |db: &_| archive::import(db, &scope, &archive, &*traces);
+        self.writer.write(Durability::Full, work).await
+    }
+
+    async fn list_message_ids(&self, scope: &Scope, conversation: Uuid) -> Result<Vec<Uuid>> {
+        let scope = scope.clone();
+        self.readers.read(move |db| archive::message_ids(db, &scope, conversation)).await
+    }
+
+    async fn extend_archive(&self, scope: &Scope, growth: Arc<Growth>, stored: &[Stored]) -> Result<bool> {
+        let (scope, stored) = (scope.clone(), stored.to_vec());
+        let work = move |db: &_| archive::extend(db, &scope, &growth, &stored);
+        self.writer.write(Durability::Full, work).await
+    }
+
+    async fn list_executions(&self, scope: &Scope, after: Option<Uuid>, limit: usize) -> Result<Vec<Uuid>> {
+        let scope = scope.clone();
+        self.readers.read(move |db| archive_runs::list_executions(db, &scope, after, limit)).await
+    }
+
+    async fn get_archived_execution(&self, scope: &Scope, id: Uuid) -> Result<ArchivedExecution> {
+        let scope = scope.clone();
+        self.readers.read(move |db| archive_runs::get_execution(db, &scope, id)).await
+    }
+
+    async fn import_execution(
+        &self,
+        scope: &Scope,
+        execution: Arc<ArchivedExecution>,
+        traces: Arc<dyn Pieces<Trace>>,
+    ) -> Result<bool> {
+        let scope = scope.clone();
+        let work = move |db: &_| archive_runs::import_execution(db, &scope, &execution, &*traces);
+        self.writer.write(Durability::Full, work).await
+    }
+
+    async fn import_table(
+        &self,
+        scope: &Scope,
+        table: &Table,
+        rows: Arc<dyn Pieces<Vec<Row>>>,
+    ) -> Result<bool> {
+        let (scope, table) = (scope.clone(), table.clone());
+        let work = move |db: &_| tables::import(db, &scope, &table, &*rows);
+        self.writer.write(Durability::Full, work).await
+    }
+
+    async fn is_empty(&self, scope: &Scope) -> Result<bool> {
+        let scope = scope.clone();
+        self.readers.read(move |db| archive_runs::is_empty(db, &scope)).await
     }
 
     async fn ping(&self) -> Result<()> {

@@ -1,6 +1,7 @@
 //! Tables: names, columns and counts. Their rows are `rows`.
 
 use domain::scope::Scope;
+use domain::search::index_text;
 use domain::table::{Column, Table};
 use domain::time::from_ms;
 use jiff::Timestamp;
@@ -9,6 +10,8 @@ use uuid::Uuid;
 
 use super::{rows, workspaces};
 use crate::error::{Result, StoreError};
+use crate::knowledge::written;
+use crate::transfer::{Pieces, read_piece};
 use crate::turns::{parse_json, to_json};
 
 const COLUMNS: &str = "id, name, columns, row_count, created_at, updated_at";
@@ -44,6 +47,23 @@ pub(super) fn create(db: &Connection, scope: &Scope, table: &Table) -> Result<()
         ],
     )?;
     Ok(())
+}
+
+pub(super) fn import(
+    db: &Connection,
+    scope: &Scope,
+    table: &Table,
+    rows: &dyn Pieces<Vec<domain::table::Row>>,
+) -> Result<bool> {
+    if find(db, scope, table.id)?.is_some() {
+        return Ok(false);
+    }
+    create(db, scope, table)?;
+    for at in 0.. {
+        let Some(rows) = read_piece(rows, at)? else { break };
+        rows::add(db, scope, table.id, &written(&rows, index_text)?, table.updated_at)?;
+    }
+    Ok(true)
 }
 
 pub(super) fn update(
