@@ -99,8 +99,7 @@ fn quoted(word: &str) -> String {
 
 /// The folded words of a text, joined by single spaces.
 pub fn index_text(text: &str) -> String {
-    let words: Vec<String> = words(text).into_iter().map(|word| word.folded).collect();
-    words.join(" ")
+    words::joined(text)
 }
 
 /// The folded words of a text with their positions, as the text form of a tsvector.

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use domain::event::Turn;
 use domain::file::{Digest, File, FileSource};
 use domain::message::{Block, Message, MessageRole};
 use domain::run::{Brought, OnBusy, OnDisconnect, Run, StartTurn, TurnMessage};
@@ -12,7 +13,7 @@ use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use crate::error::{Result, StoreError};
-use crate::turns::{Idempotency, parse_json, to_json};
+use crate::turns::{Batch, Idempotency, opening, parse_json, to_json};
 
 /// A file that is about to be uploaded. Its name is safe already; the store makes it unique.
 #[derive(Debug, Clone)]
@@ -143,6 +144,11 @@ pub(crate) fn rename_files(items: &str, copies: &HashMap<Uuid, Uuid>) -> Result<
         RawValue::from_string(text).map_err(|error| StoreError::Internal(error.to_string()))
     });
     to_json(&renamed.collect::<Result<Vec<_>>>()?)
+}
+
+/// What the log of an execution begins with.
+pub(crate) fn execution_opening(new: &NewExecution) -> Result<Batch> {
+    opening(Turn { conversation: None, run: new.run, message: None, conversation_id: None }, new.now)
 }
 
 /// What an execution asks of its runner, kept with its run as a turn's request is.

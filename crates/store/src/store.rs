@@ -235,7 +235,11 @@ pub trait Store: Send + Sync {
     async fn begin_turn(&self, scope: &Scope, new: &NewTurn) -> Result<Begun>;
 
     /// Starts the conversation's first queued run, if none is under way.
-    async fn start_queued(&self, waiting: &Waiting, start: &QueueStart) -> Result<Option<(Run, Lease)>>;
+    async fn start_queued(
+        &self,
+        waiting: &Waiting,
+        start: &QueueStart,
+    ) -> Result<Option<(Run, Lease, Batch)>>;
 
     /// What the run's runner is to be given; `replay` messages before the user's.
     async fn get_dispatch(&self, held: &Held, replay: usize) -> Result<Dispatch>;

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use domain::conversation::{Conversation, ConversationPatch, Kind, NewConversation};
+use domain::entry::write_event;
+use domain::event::{RunEvent, Turn};
 use domain::file::File;
 use domain::message::{Message, MessageRole, NewMessage, blocks_from_json};
 use domain::run::{Brought, Lease, Run, RunError, RunStatus, StartTurn, TurnMessage, Usage};
@@ -41,8 +43,8 @@ pub struct Idempotency {
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Begun {
-    /// The run is under way and this node's to drive.
-    Started(Run, Lease),
+    /// The run is under way and this node's to drive; its log has its first event.
+    Started(Run, Lease, Batch),
     /// It starts when the conversation is free.
     Queued(Run),
     /// Refused: this run is under way.
@@ -191,6 +193,8 @@ pub enum News {
     Moved(Uuid),
     /// Some node has a reader of it, and wants to hear when it moves.
     Following(Uuid),
+    /// The last reader that some node had of it has left; whoever else follows it says so again.
+    Left(Uuid),
     /// Someone wants it ended.
     Cancelled(Uuid),
     /// Its sandbox has sent files back.
@@ -206,6 +210,15 @@ pub(crate) fn parse_json<T: DeserializeOwned>(text: &str) -> Result<T> {
 
 pub(crate) fn to_json(value: &impl Serialize) -> Result<String> {
     serde_json::to_string(value).map_err(|error| StoreError::Internal(error.to_string()))
+}
+
+/// What the log of every run begins with, stored with its start: its first entry and first event.
+pub(crate) fn opening(turn: Turn, now: Timestamp) -> Result<Batch> {
+    let mut text = Vec::new();
+    write_event(&mut text, (1, 1, now.as_millisecond()), &RunEvent::Turn(turn), None)
+        .map_err(|error| StoreError::Internal(error.to_string()))?;
+    let entries = String::from_utf8_lossy(&text).into();
+    Ok(Batch { first_entry: 1, last_entry: 1, first_seq: 1, last_seq: 1, entries })
 }
 
 /// The message that a turn puts into its thread.

@@ -10,7 +10,7 @@ use domain::conversation::Mode;
 use domain::run::{OnDisconnect, Run};
 use futures_util::FutureExt as _;
 use store::StoreError;
-use store::turns::{Dispatch, Held, Waiting};
+use store::turns::{Batch, Dispatch, Held, Waiting};
 use upstream::trace::{self, Kind, Value};
 
 use crate::Turns;
@@ -19,24 +19,24 @@ use crate::failpoint::point;
 use crate::live::LiveRun;
 use crate::log::{RunLog, retry};
 use crate::model_run::Job;
+use crate::news::HEARING;
 use crate::settle::Ending;
 
 /// How long a run that is to be cancelled without readers waits for its first one.
 const FIRST_READER: Duration = Duration::from_secs(5);
 /// How often it is looked whether a reader on another node is still there.
 const OTHER_NODES: Duration = Duration::from_secs(1);
-/// By when this node has heard of a reader that has come to another one.
-const HEARING: Duration = Duration::from_millis(100);
 const PANICKED: &str = "its task panicked, which is a bug";
 
 impl Turns {
     /// Drives the run in the background; shutdown waits for it.
-    pub(crate) fn drive(&self, held: Held, run: &Run) {
-        self.drive_from(held, run, None);
+    pub(crate) fn drive(&self, held: Held, run: &Run, opening: &Batch) {
+        let live = self.inner.live.drive(run.id);
+        self.drive_from(held, run, RunLog::opened(self.clone(), held, live, opening), false);
     }
 
-    /// As `drive`, from where another node left it.
-    pub(crate) fn drive_from(&self, held: Held, run: &Run, left: Option<RunLog>) {
+    /// As `drive`, from where its log is; `goes_on` if another node left it there.
+    pub(crate) fn drive_from(&self, held: Held, run: &Run, log: RunLog, goes_on: bool) {
         let (turns, run) = (self.clone(), run.clone());
         let live = self.inner.live.drive(run.id);
         let context = trace::current();
@@ -44,7 +44,7 @@ impl Turns {
             let waiting =
                 run.conversation.map(|conversation| Waiting { workspace: held.workspace, conversation });
             // Whoever drives a run ends it, even after a bug: nobody else would, as long as this node lives.
-            let work = AssertUnwindSafe(turns.run_turn(held, &run, &live, left)).catch_unwind();
+            let work = AssertUnwindSafe(turns.run_turn(held, &run, &live, (log, goes_on))).catch_unwind();
             let work =
                 work.map(|done| done.unwrap_or_else(|_| Err(StoreError::Internal(PANICKED.into()).into())));
             let turn = trace::span(
@@ -78,7 +78,7 @@ impl Turns {
         held: Held,
         run: &Run,
         live: &Arc<LiveRun>,
-        left: Option<RunLog>,
+        (mut log, goes_on): (RunLog, bool),
     ) -> Result<bool, TurnError> {
         let inner = &self.inner;
         // Twice as many as are replayed: messages without text do not count.
@@ -86,16 +86,6 @@ impl Turns {
         let dispatch = retry(live, || inner.store.get_dispatch(&held, before)).await?;
         point!("dispatch.after");
         let agent = retry(live, || self.agent_of(&held, &dispatch)).await?;
-        let goes_on = left.is_some();
-        let mut log = match left {
-            Some(log) => log,
-            None => {
-                let mut log = RunLog::new(self.clone(), held, Arc::clone(live));
-                let first_message = dispatch.conversation.as_ref().and_then(|thread| thread.first_message);
-                log.begin(inner.clock.now().as_millisecond(), run, first_message)?;
-                log
-            }
-        };
         let stop = Stop {
             live: Arc::clone(live),
             deadline: self.time_left(run),

@@ -8,8 +8,9 @@ use domain::answer::{replay_events, stored_json};
 use domain::entry::decode;
 use domain::event::{Done, Failed, Finished, RunEvent, Turn};
 use domain::message::{Message, Window};
-use domain::run::Run;
+use domain::run::{OnDisconnect, Run, RunStatus};
 use domain::scope::Scope;
+use store::turns::{LogPage, News};
 use store::{StoreError, ThreadRead};
 use tokio::sync::watch;
 use uuid::Uuid;
@@ -17,7 +18,7 @@ use uuid::Uuid;
 use crate::Turns;
 use crate::error::TurnError;
 use crate::live::{LiveEvent, LiveRun, Progress};
-use crate::news::REMIND;
+use crate::news::{HEARING, REMIND};
 
 /// How much of a stored log is read at a time.
 const CHUNK_BYTES: usize = 256 * 1024;
@@ -41,6 +42,8 @@ pub struct Follower {
     progress: watch::Receiver<Progress>,
     after: i64,
     finished: bool,
+    /// Its reader has seen a part of the run before.
+    resumes: bool,
     /// When the run's node was last asked to tell of its movements.
     asked: Option<Instant>,
 }
@@ -78,7 +81,33 @@ impl Turns {
 
     fn follow_new(&self, stream: Stream, run: Uuid, after: i64) -> Follower {
         let live = self.inner.live.read(run);
-        Follower { stream, run, progress: live.progress(), live, after, finished: false, asked: None }
+        let (progress, resumes) = (live.progress(), after > 0);
+        Follower { stream, run, progress, live, after, finished: false, resumes, asked: None }
+    }
+}
+
+impl Turns {
+    /// The last reader here of a run that is not driven here has gone. Its node is told; and one that only waits for
+    /// its turn is cancelled, if nobody else reads it and that is what it was to be.
+    async fn leave(&self, scope: &Scope, run: Uuid) {
+        let (inner, mut grace) =
+            (&self.inner, Duration::from_secs(self.inner.limits.disconnect_grace_seconds));
+        // Held while it is asked who else follows.
+        let place = inner.live.run(run);
+        if inner.store.is_shared() {
+            self.tell(&[News::Left(run)]).await;
+            grace = grace.max(HEARING);
+        }
+        tokio::time::sleep(grace).await;
+        let alone = !place.is_followed_elsewhere() && *place.readers().borrow() == 0;
+        if alone
+            && let Ok(found) = inner.store.get_run(scope, run).await
+            && (found.status, found.on_disconnect) == (RunStatus::Queued, OnDisconnect::Cancel)
+            && let Err(error) = inner.store.request_cancel(scope, run, inner.clock.now()).await
+        {
+            tracing::warn!(%run, %error, "a queued run that nobody reads could not be cancelled");
+        }
+        inner.live.release(run, &place);
     }
 }
 
@@ -152,8 +181,23 @@ impl Follower {
         let unstarted = page.run.status.is_settled() && page.run.last_event == 0;
         if page.expired || unstarted {
             self.finished = true;
+            if self.resumes {
+                // The numbers that it goes by are the log's, and the log is in the trace.
+                let trace = store.read_trace(&self.stream.scope, self.run, 0, CHUNK_BYTES).await?;
+                let events = self.missed(&trace)?;
+                if !events.is_empty() || !trace.entries.is_empty() {
+                    return Ok(events);
+                }
+            }
             return self.replayed(&page.run).await;
         }
+        let events = self.missed(&page)?;
+        self.finished |= events.is_empty() && page.run.status.is_settled();
+        Ok(events)
+    }
+
+    /// The events of a stretch of the log that the reader has not seen.
+    fn missed(&self, page: &LogPage) -> Result<Vec<Seen>, TurnError> {
         let mut events = Vec::new();
         for line in page.entries.iter().flat_map(|entries| entries.lines()) {
             let entry = decode(line).map_err(|error| StoreError::Internal(error.to_string()))?;
@@ -167,7 +211,6 @@ impl Follower {
                 });
             }
         }
-        self.finished |= events.is_empty() && page.run.status.is_settled();
         Ok(events)
     }
 
@@ -234,7 +277,11 @@ impl Follower {
 
 impl Drop for Follower {
     fn drop(&mut self) {
-        self.stream.turns.inner.live.stop_reading(self.run, &self.live);
+        let turns = &self.stream.turns;
+        if turns.inner.live.stop_reading(self.run, &self.live) && !self.finished {
+            let (turns, scope, run) = (turns.clone(), self.stream.scope.clone(), self.run);
+            turns.inner.tasks.clone().spawn(async move { turns.leave(&scope, run).await });
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::news::INTEREST;
+use crate::news::{HEARING, INTEREST};
 
 /// One event as every wire starts from it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -280,11 +280,22 @@ impl Live {
 
     /// Another node follows a run; told at once, for it may have missed the newest movement.
     pub(crate) fn note_interest(&self, run: Uuid) {
-        if let Some(live) = self.find(run).filter(|live| live.is_driven()) {
+        if let Some(live) = self.find(run) {
             *lock(&live.interest) = Some(Instant::now() + INTEREST);
-            lock(&self.moved).insert(run);
-            self.news.notify_one();
+            if live.is_driven() {
+                lock(&self.moved).insert(run);
+                self.news.notify_one();
+            }
         }
+    }
+
+    /// Another node's last reader of a run has left: unless some node says soon that it has one, none has. True when
+    /// this one has.
+    pub(crate) fn note_departure(&self, run: Uuid) -> bool {
+        let Some(live) = self.find(run) else { return false };
+        let mut interest = lock(&live.interest);
+        *interest = interest.map(|until| until.min(Instant::now() + HEARING));
+        !live.is_driven() && *live.readers.borrow() > 0
     }
 
     /// A run of another node has moved: its readers here look at the log.
@@ -332,15 +343,21 @@ impl Live {
         live
     }
 
-    pub(crate) fn stop_reading(&self, run: Uuid, live: &LiveRun) {
+    /// True when it was the last reader here of a run that is not driven here.
+    pub(crate) fn stop_reading(&self, run: Uuid, live: &LiveRun) -> bool {
         live.readers.send_modify(|readers| *readers = readers.saturating_sub(1));
-        // A place that was only made for readers goes with the last one.
+        self.release(run, live)
+    }
+
+    /// A place that was only made for readers goes with the last one. True when it went.
+    pub(crate) fn release(&self, run: Uuid, live: &LiveRun) -> bool {
         let mut runs = lock(&self.runs);
-        if *live.readers.borrow() == 0
+        let last = *live.readers.borrow() == 0
             && !live.is_driven()
-            && runs.get(&run).is_some_and(|kept| !kept.is_driven())
-        {
+            && runs.get(&run).is_some_and(|kept| !kept.is_driven());
+        if last {
             runs.remove(&run);
         }
+        last
     }
 }

@@ -3,19 +3,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use domain::entry::{EntryError, Trace, Written, write_event, write_trace};
-use domain::event::{File, Raw, RunEvent, Turn};
+use domain::entry::{Entry, EntryError, Trace, Written, decode, write_event, write_trace};
+use domain::event::{File, Raw, RunEvent};
 use domain::fold::Fold;
-use domain::run::Run;
 use store::StoreError;
 use store::turns::{Batch, Held};
 use upstream::trace::{self, Kind, Value};
-use uuid::Uuid;
 
 use crate::Turns;
 use crate::error::TurnError;
 use crate::failpoint::point;
 use crate::live::{LiveEvent, LiveRun, Piece};
+
+/// How long what a run was given waits for the first of its answer, to be stored with it in one write.
+pub(crate) const OPENING: Duration = Duration::from_millis(5);
 
 pub(crate) struct RunLog {
     turns: Turns,
@@ -48,8 +49,16 @@ struct Unstored {
 }
 
 impl RunLog {
-    pub(crate) fn new(turns: Turns, held: Held, live: Arc<LiveRun>) -> Self {
-        Self::going_on(turns, held, live, Fold::default(), (0, 0))
+    /// The log of a run that was begun just now: its readers get its first event.
+    pub(crate) fn opened(turns: Turns, held: Held, live: Arc<LiveRun>, opening: &Batch) -> Self {
+        let last = (opening.last_entry, opening.last_seq);
+        let log = Self::going_on(turns, held, live, Fold::default(), last);
+        let entries = opening.entries.lines().filter_map(|line| decode(line).ok());
+        let events = entries.filter_map(|Entry { seq, ts, kind, data, .. }| {
+            Some(LiveEvent { seq: seq?, ts, kind, data: data.get().into(), line: None })
+        });
+        log.publish(events.collect(), false);
+        log
     }
 
     /// A log that was written up to here before: newest entry and newest event.
@@ -66,23 +75,13 @@ impl RunLog {
         Self { turns, held, live, fold, last_line: None, files_logged: false, next_entry, next_seq, pending }
     }
 
-    pub(crate) fn is_begun(&self) -> bool {
-        self.next_seq > 1
+    /// Whether something was added that is not stored yet.
+    pub(crate) fn is_pending(&self) -> bool {
+        !self.pending.text.is_empty()
     }
 
     pub(crate) fn live(&self) -> &Arc<LiveRun> {
         &self.live
-    }
-
-    /// The first event of every run.
-    pub(crate) fn begin(&mut self, ts: i64, run: &Run, first_message: Option<Uuid>) -> Result<(), TurnError> {
-        let turn = Turn {
-            conversation: run.conversation,
-            run: run.id,
-            message: run.message,
-            conversation_id: first_message,
-        };
-        self.event(ts, &RunEvent::Turn(turn))
     }
 
     /// Adds an event to the batch under way, and to the fold.

@@ -29,7 +29,7 @@ use crate::Turns;
 use crate::drive::Stop;
 use crate::error::TurnError;
 use crate::failpoint::point;
-use crate::log::RunLog;
+use crate::log::{OPENING, RunLog};
 use crate::settle::Ending;
 use crate::tools::{Place, Tool};
 use summary::SUMMARY_CHARS;
@@ -195,13 +195,20 @@ impl ModelRun<'_> {
         let files = self.fill(&mut prompt).await?;
         self.tell(round, &fitted, &files)?;
         self.material.from = from;
-        // What is sent is known before it is.
-        self.log.flush().await?;
         point!("model.asked");
         let ask = Ask { model: self.model.name.clone(), prompt, tools, max_tokens: None, verbatim: None };
         let mut stream = self.model.model.stream(ask);
         let (mut gathered, before) = (Gathered::default(), self.used);
-        while let Some(batch) = until(&mut self.stop, stream.next()).await? {
+        loop {
+            let opening = self.log.is_pending();
+            let heard = async {
+                tokio::select! {
+                    biased;
+                    batch = stream.next() => batch,
+                    () = tokio::time::sleep(OPENING), if opening => Some(Vec::new()),
+                }
+            };
+            let Some(batch) = until(&mut self.stop, heard).await? else { break };
             for event in batch {
                 self.hear(&event)?;
                 gathered.push(&event);

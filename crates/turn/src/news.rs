@@ -14,6 +14,8 @@ const GATHER: Duration = Duration::from_millis(5);
 /// A reader says again that it follows; interest that is not renewed ends.
 pub(crate) const REMIND: Duration = Duration::from_secs(30);
 pub(crate) const INTEREST: Duration = Duration::from_secs(90);
+/// By when this node has heard of a reader that another one has.
+pub(crate) const HEARING: Duration = Duration::from_millis(100);
 
 impl Turns {
     /// Listens to the other nodes and tells them what they follow, where the store has a way.
@@ -49,6 +51,12 @@ impl Turns {
         match *news {
             News::Moved(run) => self.inner.live.wake(run),
             News::Following(run) => self.inner.live.note_interest(run),
+            News::Left(run) => {
+                if self.inner.live.note_departure(run) {
+                    let turns = self.clone();
+                    self.inner.tasks.spawn(async move { turns.ask_for_news(run).await });
+                }
+            }
             News::Cancelled(run) => {
                 self.inner.live.cancel(run);
             }

@@ -16,7 +16,7 @@ use crate::Turns;
 use crate::drive::Stop;
 use crate::error::TurnError;
 use crate::failpoint::point;
-use crate::log::RunLog;
+use crate::log::{OPENING, RunLog};
 use crate::settle::Ending;
 
 impl Turns {
@@ -32,7 +32,6 @@ impl Turns {
         // Most of a run is waiting: what was said before is not kept in memory for it.
         drop(dispatch);
         log.trace(self.now_ms(), &Trace::Dispatch(sent))?;
-        log.flush().await?;
         let Some(client) = &self.inner.sandbox else {
             return Ok(Ending::failed("sandbox_unreachable", "no sandbox is configured; set SANDBOX_URL"));
         };
@@ -50,6 +49,7 @@ impl Turns {
                     continue;
                 }
                 received = lines.next() => received,
+                () = tokio::time::sleep(OPENING), if log.is_pending() => Vec::new(),
             };
             let mut ending = None;
             for item in received {

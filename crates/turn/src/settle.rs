@@ -203,17 +203,8 @@ impl Turns {
 
     /// Ends a run that its node left, with all that is in its log.
     pub(crate) async fn settle_interrupted(&self, held: &Held, reason: &str) -> Result<(), TurnError> {
-        let store = &self.inner.store;
         let live = self.inner.live.run(held.lease.run);
-        let (run, mut log) = self.stored_log(*held, &live).await?;
-        if !log.is_begun() {
-            // A log that was never begun begins like any other.
-            let first_message = match store.get_dispatch(held, 1).await {
-                Err(StoreError::NotFound) => None,
-                dispatch => dispatch?.conversation.and_then(|conversation| conversation.first_message),
-            };
-            log.begin(self.inner.clock.now().as_millisecond(), &run, first_message)?;
-        }
+        let (run, log) = self.stored_log(*held, &live).await?;
         let settled = self.settle(log, &run, &Ending::interrupted(reason), &live).await;
         self.inner.live.stop_driving(held.lease.run);
         settled.map(|_| ())

@@ -71,8 +71,8 @@ impl Turns {
             trace::span(|| "turn.begin".into(), Kind::Internal, begin, |begun, _| begun.is_err()).await?;
         point!("accept.after");
         match begun {
-            Begun::Started(run, lease) => {
-                self.drive(Held { workspace: scope.workspace, lease }, &run);
+            Begun::Started(run, lease, opening) => {
+                self.drive(Held { workspace: scope.workspace, lease }, &run, &opening);
                 Ok(Started { run, repeated: false })
             }
             Begun::Queued(run) => {
@@ -134,8 +134,8 @@ impl Turns {
             now: inner.clock.now(),
         };
         match inner.store.begin_execution(scope, &new).await? {
-            Begun::Started(run, lease) => {
-                self.drive(Held { workspace: scope.workspace, lease }, &run);
+            Begun::Started(run, lease, opening) => {
+                self.drive(Held { workspace: scope.workspace, lease }, &run, &opening);
                 Ok(Started { run, repeated: false })
             }
             Begun::Repeated(run) => Ok(Started { run, repeated: true }),

@@ -152,9 +152,9 @@ impl Turns {
         };
         point!("queue.before");
         match inner.store.start_queued(&waiting, &start).await {
-            Ok(Some((run, lease))) => {
+            Ok(Some((run, lease, opening))) => {
                 point!("queue.started");
-                self.drive(store::turns::Held { workspace: waiting.workspace, lease }, &run);
+                self.drive(store::turns::Held { workspace: waiting.workspace, lease }, &run, &opening);
             }
             Ok(None) => {}
             Err(error) => tracing::warn!(%error, "a queued run could not be started; trying again later"),

@@ -24,6 +24,8 @@ pub const HEADERS_TIMEOUT: Duration = Duration::from_secs(30);
 const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(2);
 const ERROR_BODY_BYTES: usize = 4096;
 const ERROR_BODY_CHARS: usize = 200;
+/// How long a body that has said how it ends is waited for to be over: what else it says is noted.
+const AFTER_END: Duration = Duration::from_millis(200);
 /// A batch is handed out when it has this many bytes, even if more has arrived.
 const BATCH_BYTES: usize = 256 * 1024;
 
@@ -165,6 +167,7 @@ impl SandboxClient {
             idle: self.limits.idle,
             heard: Instant::now(),
             intake: Intake::new(self.limits.line_bytes),
+            decided: None,
             batch: Vec::new(),
         }
     }
@@ -186,6 +189,8 @@ pub struct LineStream {
     /// When the last byte came, or the headers.
     heard: Instant,
     intake: Intake,
+    /// When its end was known.
+    decided: Option<Instant>,
     /// Kept here, so that a `next` that is dropped half-way loses nothing.
     batch: Vec<Received>,
 }
@@ -236,7 +241,13 @@ impl LineStream {
             } else {
                 match if read < BATCH_BYTES { arrived(response).await } else { None } {
                     Some(chunk) => chunk,
-                    None if self.intake.is_decided() => return self.finish(Ending::Whole),
+                    None if self.intake.is_decided() => {
+                        let since = self.decided.get_or_insert_with(Instant::now);
+                        match timeout(AFTER_END.saturating_sub(since.elapsed()), response.chunk()).await {
+                            Ok(chunk) => chunk,
+                            Err(_) => return self.finish(Ending::Whole),
+                        }
+                    }
                     None => return,
                 }
             };

@@ -1,6 +1,8 @@
 //! Server-sent events as they arrive: bytes go in, cut anywhere, and whole events come out. A line ends with LF, CR
 //! or both; comments are dropped; an event that was not ended by an empty line is none.
 
+use memchr::{memchr, memchr2};
+
 /// A line or an event with more bytes than this is refused.
 pub const MAX_EVENT_BYTES: usize = 8 * 1024 * 1024;
 
@@ -37,21 +39,24 @@ impl SseReader {
                 rest = &rest[1..];
             }
             self.after_cr = false;
-            let Some(end) = rest.iter().position(|byte| matches!(byte, b'\n' | b'\r')) else {
+            let Some(end) = memchr2(b'\n', b'\r', rest) else {
                 self.line.extend_from_slice(rest);
                 break;
             };
-            self.line.extend_from_slice(&rest[..end]);
+            if self.line.is_empty() {
+                self.end_line(&rest[..end], out);
+            } else {
+                let mut line = std::mem::take(&mut self.line);
+                line.extend_from_slice(&rest[..end]);
+                self.end_line(&line, out);
+            }
             self.after_cr = rest[end] == b'\r';
             rest = &rest[end + 1..];
-            self.end_line(out);
         }
         if self.line.len() + self.event.data.len() > MAX_EVENT_BYTES { Err(EventTooLarge) } else { Ok(()) }
     }
 
-    fn end_line(&mut self, out: &mut Vec<SseEvent>) {
-        let line = std::mem::take(&mut self.line);
-        let mut line = &line[..];
+    fn end_line(&mut self, mut line: &[u8], out: &mut Vec<SseEvent>) {
         if !self.begun {
             self.begun = true;
             line = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line);
@@ -63,7 +68,7 @@ impl SseReader {
             }
             return;
         }
-        let colon = line.iter().position(|byte| *byte == b':').unwrap_or(line.len());
+        let colon = memchr(b':', line).unwrap_or(line.len());
         let value = line.get(colon + 1..).unwrap_or_default();
         let value = String::from_utf8_lossy(value.strip_prefix(b" ").unwrap_or(value));
         match &line[..colon] {

@@ -1,6 +1,8 @@
 //! A text as words: cut by the Unicode rules, folded so that case, accents and width do not matter,
 //! each with its place in the text as it was written.
 
+use std::ops::Range;
+
 use unicode_normalization::UnicodeNormalization as _;
 use unicode_normalization::char::{decompose_compatible, is_combining_mark};
 use unicode_segmentation::UnicodeSegmentation as _;
@@ -51,19 +53,48 @@ pub fn words(text: &str) -> Vec<Word> {
     out
 }
 
-/// The one word of a chunk of ASCII letters and digits, with whatever ASCII around it: most words of most texts, and
-/// no rule would cut it.
-fn plain(chunk: &str, at: usize) -> Option<Word> {
-    let is_letter = |c: char| c.is_ascii_alphanumeric();
-    let begun = chunk.trim_start_matches(|c: char| c.is_ascii() && !is_letter(c));
-    let inner = begun.trim_end_matches(|c: char| c.is_ascii() && !is_letter(c));
-    if inner.is_empty() || !inner.chars().all(is_letter) {
-        return None;
+/// The folded words of `words`, joined by single spaces: nothing else of them is made.
+pub(super) fn joined(text: &str) -> String {
+    let text = &text[..text.floor_char_boundary(MAX_INDEX_BYTES)];
+    let (mut out, mut count) = (String::with_capacity(text.len()), 0);
+    for chunk in text.split(char::is_whitespace) {
+        let inner = inner(chunk);
+        let plain =
+            inner.clone().map(|inner| &chunk[inner.start..inner.end.min(inner.start + MAX_WORD_CHARS)]);
+        let cut = if plain.is_some() { Vec::new() } else { cut(fold(chunk, 0)) };
+        let cut: Vec<String> = cut.iter().map(|cells| word(cells).folded).collect();
+        for found in plain.into_iter().chain(cut.iter().map(String::as_str)) {
+            let between = usize::from(!out.is_empty());
+            if count == MAX_INDEX_WORDS || out.len() + between + found.len() + 1 > MAX_INDEX_BYTES {
+                return out;
+            }
+            count += 1;
+            out.extend(std::iter::repeat_n(' ', between));
+            let start = out.len();
+            out.push_str(found);
+            // What was cut is folded already, and of ASCII in lower case.
+            out[start..].make_ascii_lowercase();
+        }
     }
-    let start = at + chunk.len() - begun.len();
-    let kept = inner.len().min(MAX_WORD_CHARS);
+    out
+}
+
+/// Where in a chunk its ASCII letters and digits stand, with whatever ASCII around them: most words of most texts, and
+/// no rule would cut one.
+fn inner(chunk: &str) -> Option<Range<usize>> {
+    let bytes = chunk.as_bytes();
+    let start = bytes.iter().position(u8::is_ascii_alphanumeric)?;
+    let end = bytes.iter().rposition(u8::is_ascii_alphanumeric)? + 1;
+    let plain = bytes[start..end].iter().all(u8::is_ascii_alphanumeric);
+    (plain && bytes[..start].is_ascii() && bytes[end..].is_ascii()).then_some(start..end)
+}
+
+/// The one word of a plain chunk.
+fn plain(chunk: &str, at: usize) -> Option<Word> {
+    let inner = inner(chunk)?;
+    let (start, kept) = (at + inner.start, inner.len().min(MAX_WORD_CHARS));
     Some(Word {
-        folded: inner[..kept].to_ascii_lowercase(),
+        folded: chunk[inner.start..inner.start + kept].to_ascii_lowercase(),
         start,
         end: start + inner.len(),
         glued: false,
@@ -178,6 +209,26 @@ mod tests {
                 let cut: Vec<Word> = cut(fold(&chunk, at)).iter().map(|cells| super::word(cells)).collect();
                 prop_assert_eq!(cut, [word]);
             }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn joined_words_are_the_words(text in "(?s)(.|[ a-zA-Z0-9'._,-]|\\PC{1,9}){0,60}") {
+            let words: Vec<String> = words(&text).into_iter().map(|word| word.folded).collect();
+            prop_assert_eq!(joined(&text), words.join(" "));
+        }
+    }
+
+    #[test]
+    fn joined_words_end_where_the_words_do() {
+        for text in [
+            "ab ".repeat(MAX_INDEX_WORDS + 9),
+            "abcdefghij ".repeat(MAX_INDEX_BYTES / 11 + 9),
+            "x".repeat(99),
+        ] {
+            let words: Vec<String> = words(&text).into_iter().map(|word| word.folded).collect();
+            assert_eq!(joined(&text), words.join(" "));
         }
     }
 

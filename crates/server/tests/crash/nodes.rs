@@ -248,6 +248,27 @@ async fn a_node_asleep_in_the_middle_of_its_writing_blocks_nobody() {
     nodes.a.signal(Signal::SIGCONT).expect("woken");
 }
 
+/// A run whose last reader leaves another node is cancelled long before it would have ended.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_last_reader_of_another_node_is_missed_when_it_leaves() {
+    let Some(nodes) = nodes(vec![accepted(), delta("a"), Action::Hang]).await else { return };
+    let mut body = turn(None, "first");
+    body["on_disconnect"] = "cancel".into();
+    let (first, stream) = nodes.on_a.start(&new_id(), &body).await.expect("a turn");
+    let mut attached = nodes.on_b.follow(&first.run, 0).await;
+    attached.until(2).await;
+    drop(stream);
+    // As long as somebody reads, it goes on.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(nodes.on_a.get(&format!("/v1/runs/{}", first.run)).await.body["status"], "running");
+    drop(attached);
+    let left = Instant::now();
+    while nodes.on_a.get(&format!("/v1/runs/{}", first.run)).await.body["status"] == "running" {
+        assert!(left.elapsed() < SETTLED, "nobody missed it");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
 /// A run that is to end with its readers ends with the last of them, on whichever node that one reads.
 #[tokio::test(flavor = "multi_thread")]
 async fn readers_on_the_other_node_count() {

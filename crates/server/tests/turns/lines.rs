@@ -1,5 +1,7 @@
 //! What of a sandbox's lines is shown where: logs and rejected lines in the trace alone, nothing after the end.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use testkit::sandbox::{Action, Release};
 use testkit::server::Backend;
@@ -94,6 +96,11 @@ async fn what_comes_after_the_end(backend: Backend) -> Option<()> {
         .iter()
         .map(|line| format!("{line}\n"))
         .collect();
+        // In one piece, and each line a moment after the one before.
+        let (pieces, pause) = (body.split_inclusive('\n'), Action::Wait(Duration::from_millis(10)));
+        let apart = pieces.flat_map(|line| [Action::Bytes(line.into()), pause.clone()]);
+        world.play([open()].into_iter().chain(apart).collect());
+        let slowly = world.tell(&json!({ "message": "hi" })).await;
         world.play(bytes(body));
         let told = world.tell(&json!({ "message": "hi" })).await;
         assert_eq!(told.names().len(), 3);
@@ -101,11 +108,13 @@ async fn what_comes_after_the_end(backend: Backend) -> Option<()> {
             (told.terminal().data["message"].clone(), told.status()),
             (first["message"].clone(), status)
         );
-        let (entries, rejected) = world.trace(&told.run()).await;
-        assert_eq!(rejected, 0);
-        let ignored =
-            entries.iter().find(|entry| entry["kind"] == "ignored").expect("a note of what was ignored");
-        assert_eq!(ignored["line"], json!({ "lines": 3, "line": result("Second.").to_string() }));
+        for told in [told, slowly] {
+            let (entries, rejected) = world.trace(&told.run()).await;
+            assert_eq!(rejected, 0);
+            let ignored =
+                entries.iter().find(|entry| entry["kind"] == "ignored").expect("a note of what was ignored");
+            assert_eq!(ignored["line"], json!({ "lines": 3, "line": result("Second.").to_string() }));
+        }
     }
     Some(())
 }

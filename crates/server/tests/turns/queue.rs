@@ -1,5 +1,7 @@
 //! A turn for a conversation that is busy: it waits, or the other one makes way.
 
+use std::time::Duration;
+
 use reqwest::Method;
 use serde_json::{Value, json};
 use testkit::sandbox::Release;
@@ -11,6 +13,7 @@ use crate::world::{CONVERSATIONS, World, ask, refused, stories, thread};
 stories!(
     busy_names_the_run,
     queued_turns_start_in_order,
+    a_queued_turn_goes_with_its_last_reader,
     the_queue_is_listed_and_edited,
     a_queued_turn_is_cancelled,
     a_queued_turn_is_streamed,
@@ -102,6 +105,39 @@ async fn queued_turns_start_in_order(backend: Backend) -> Option<()> {
     // Each had the answers before it.
     let last = world.sandbox.requests()[4].body["conversation"].as_array().unwrap().clone();
     assert_eq!((last.len(), &last[7]["content"]), (8, &json!("Hello.")));
+    Some(())
+}
+
+async fn a_queued_turn_goes_with_its_last_reader(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let gate = Release::default();
+    world.play(wait_after(vec![], &gate, "A1."));
+    let first = world.begin_async(&json!({ "message": "q1" })).await;
+    let waiting = |message: &str, on_disconnect: &str| {
+        let mut body = queued(&first["conversation"], message, "enqueue");
+        body["on_disconnect"] = on_disconnect.into();
+        body
+    };
+    let left = world.begin(&waiting("left", "cancel")).await;
+    let kept = world.begin(&waiting("kept", "continue")).await;
+    let read = world.begin(&waiting("read", "cancel")).await;
+    let ids: Vec<Value> =
+        queue(&world, &first["conversation"]).await.iter().map(|run| run["id"].clone()).collect();
+    let another = world.follow(text(&ids[2]), 0).await;
+    drop((left, kept, read));
+    // Looked at without reading it, which would keep it.
+    let gone = loop {
+        let run = world.run(text(&ids[0])).await;
+        if run["status"] != "queued" {
+            break run;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    };
+    assert_eq!((&gone["status"], &gone["started_at"]), (&json!("cancelled"), &Value::Null));
+    gate.open();
+    assert_eq!(another.rest().await.status(), "succeeded");
+    assert_eq!(world.run(text(&ids[1])).await["status"], "succeeded");
+    assert_eq!(asked(&world), ["q1", "kept", "read"]);
     Some(())
 }
 

@@ -17,6 +17,7 @@ use crate::world::{CONVERSATIONS, World, ask, refused, stories};
 
 stories!(
     live_equals_reload,
+    other_wires_resume_after_the_logs_time,
     the_replay_after_the_logs_time,
     a_replay_on_a_side_branch,
     the_trace_outlives_the_log
@@ -188,9 +189,10 @@ async fn the_replay_after_the_logs_time(backend: Backend) -> Option<()> {
             (told.terminal().event.as_str(), told.status())
         );
         assert_eq!(again.terminal().data["code"], told.terminal().data["code"], "{at}");
-        // Who had seen a part of it still gets the end.
-        late_reader(&world, told, 1).await;
-        late_reader(&world, told, told.frames.len() as i64 - 1).await;
+        // Who had seen a part of it gets the rest.
+        for after in [1, told.frames.len() / 2, told.frames.len() - 1] {
+            late_reader(&world, told, after).await;
+        }
         let last = told.frames.len();
         let nothing =
             ask(world.request(reqwest::Method::GET, &format!("/v1/runs/{}/events?after={last}", told.run())))
@@ -204,16 +206,47 @@ async fn the_replay_after_the_logs_time(backend: Backend) -> Option<()> {
     Some(())
 }
 
-/// A reader that comes back too late gets the end of the run, whatever it had seen, and no number twice.
-async fn late_reader(world: &World, told: &Told, after: i64) {
-    let mut stream = world.follow(&told.run(), after).await;
-    let mut seen = Vec::new();
-    while let Some(frame) = stream.next().await {
-        seen.push(frame);
+/// A reader that comes back when the log's time is over still gets what it missed, under the same numbers.
+async fn late_reader(world: &World, told: &Told, after: usize) {
+    let path = format!("/v1/runs/{}/events?after={after}", told.run());
+    let rest = ask(world.request(reqwest::Method::GET, &path)).await;
+    assert_eq!(rest.status, 200);
+    let (frames, _) = crate::sse::frames(rest.text.as_bytes());
+    assert_eq!(frames.len(), told.frames.len() - after, "after {after}");
+    assert!(told.bytes.ends_with(rest.text.as_bytes()), "after {after}: {}", rest.text);
+}
+
+/// The same on the wires that are told from the beginning on.
+async fn other_wires_resume_after_the_logs_time(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    world.play(lines(vec![
+        delta("one "),
+        crate::scripts::step("s", "running"),
+        crate::scripts::step("s", "succeeded"),
+        delta("two "),
+        delta("three "),
+        result("two three four"),
+    ]));
+    let told = world.tell(&json!({ "message": "hi" })).await;
+    let resume = async |wire: &str, after: usize| {
+        let path = format!("/v1/runs/{}/events?wire={wire}&after={after}", told.run());
+        let answer = ask(world.request(reqwest::Method::GET, &path)).await;
+        assert_eq!(answer.status, 200, "{wire} after {after}");
+        answer.text
+    };
+    let places: Vec<(&str, usize)> = ["openai", "anthropic", "ui-message", "ag-ui"]
+        .into_iter()
+        .flat_map(|wire| (1..told.frames.len()).map(move |after| (wire, after)))
+        .collect();
+    let mut before = Vec::new();
+    for (wire, after) in &places {
+        before.push(resume(wire, *after).await);
     }
-    let last = seen.last().unwrap_or_else(|| panic!("nothing after {after} of {}", told.frames.len()));
-    assert_eq!((last.event.as_str(), last.data["status"].as_str().unwrap()), ("done", told.status()));
-    assert!(seen.iter().all(|frame| frame.id > after), "{seen:?}");
+    expire(&world).await;
+    for ((wire, after), before) in places.iter().zip(before) {
+        assert_eq!(resume(wire, *after).await, before, "{wire} after {after}");
+    }
+    Some(())
 }
 
 /// An answer that an edit has put aside is still its run's.

@@ -7,11 +7,11 @@ use uuid::Uuid;
 
 use super::transaction::{Database, Query, Settings, Transaction, inside};
 use super::turn::{remember, repeated, too_many};
-use super::{files, leases, runs, usage};
+use super::{files, leases, log, runs, usage};
 use crate::error::{Result, StoreError};
-use crate::files::{Execution, NewExecution, execution_turn};
+use crate::files::{Execution, NewExecution, execution_opening, execution_turn};
 use crate::list::{Sql, Value};
-use crate::turns::{Begun, to_json};
+use crate::turns::{Begun, Held, to_json};
 
 pub(super) async fn begin(tx: &Transaction, scope: &Scope, new: &NewExecution) -> Result<Begun> {
     if let Some(before) = repeated(tx, scope, new.idempotency.as_ref(), new.now).await? {
@@ -31,15 +31,17 @@ pub(super) async fn begin(tx: &Transaction, scope: &Scope, new: &NewExecution) -
     insert_run(tx, scope, new).await?;
     remember(tx, scope, new.idempotency.as_ref(), new.run, new.now).await?;
     let run = runs::by_id(tx, scope.workspace, new.run).await?;
-    Ok(Begun::Started(run, Lease { run: new.run, fence: 1 }))
+    let (lease, opening) = (Lease { run: new.run, fence: 1 }, execution_opening(new)?);
+    log::open(tx, &Held { workspace: scope.workspace, lease }, &opening).await?;
+    Ok(Begun::Started(run, lease, opening))
 }
 
 async fn insert_run(tx: &Transaction, scope: &Scope, new: &NewExecution) -> Result<()> {
     let turn = execution_turn(new)?;
     let text = format!(
         "INSERT INTO runs (workspace_id, id, execution_id, status, user_id, on_disconnect, request, fence, node, \
-         lease_until, created_at, started_at, assets) \
-         VALUES ($1, $2, $3, 'running', $4, $5, $6, 1, $7, {}, $9, $9, {})",
+         lease_until, created_at, started_at, last_entry, last_event, assets) \
+         VALUES ($1, $2, $3, 'running', $4, $5, $6, 1, $7, {}, $9, $9, 1, 1, {})",
         leases::until("$8"),
         files::assets(tx.dialect, ("execution_id", "$3"))
     );

@@ -18,6 +18,17 @@ pub(super) async fn append(db: &Database, appends: &Appends, held: &Held, batch:
     }
 }
 
+/// Writes what a log begins with, of a run that the same transaction has started.
+pub(super) async fn open(tx: &Transaction, held: &Held, opening: &Batch) -> Result<()> {
+    let text = "INSERT INTO run_events (workspace_id, run_id, first_entry, last_entry, last_seq, entries) \
+                VALUES ($1, $2, $3, $4, $5, $6)";
+    let Batch { first_entry, last_entry, last_seq, .. } = opening;
+    let entries = &*opening.entries;
+    let params: Params<'_> =
+        vec![&held.workspace, &held.lease.run, first_entry, last_entry, last_seq, &entries];
+    tx.execute(text, &params).await.map(|_| ())
+}
+
 /// Whether this very batch is the newest one: its writer asks again after a connection that broke before the answer.
 async fn is_stored(db: &Database, held: &Held, batch: &Batch) -> Result<bool> {
     let text = format!(

@@ -294,7 +294,11 @@ impl Store for PostgresStore {
         transaction!(self.database, begin_write, Settings::of(scope), |tx| turn::begin(tx, scope, new))
     }
 
-    async fn start_queued(&self, waiting: &Waiting, start: &QueueStart) -> Result<Option<(Run, Lease)>> {
+    async fn start_queued(
+        &self,
+        waiting: &Waiting,
+        start: &QueueStart,
+    ) -> Result<Option<(Run, Lease, Batch)>> {
         let settings = Settings::workspace(waiting.workspace).seeing_all();
         transaction!(self.database, begin_write, settings, |tx| turn::start_queued(tx, waiting, start))
     }

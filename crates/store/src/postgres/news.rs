@@ -41,6 +41,7 @@ fn payloads(news: &[News]) -> Vec<String> {
         let (kind, run) = match news {
             News::Moved(run) => ('m', run),
             News::Following(run) => ('f', run),
+            News::Left(run) => ('l', run),
             News::Cancelled(run) => ('c', run),
             News::Results(run) => ('r', run),
         };
@@ -63,6 +64,7 @@ fn parse(payload: &str) -> impl Iterator<Item = News> {
         match kind {
             b'm' => Some(News::Moved(run)),
             b'f' => Some(News::Following(run)),
+            b'l' => Some(News::Left(run)),
             b'c' => Some(News::Cancelled(run)),
             b'r' => Some(News::Results(run)),
             _ => None,
@@ -165,9 +167,10 @@ mod tests {
     fn payloads_stay_under_the_limit_and_say_the_same() {
         for count in [1, 2, 239, 240, 1000] {
             let news: Vec<News> = (0..count)
-                .map(|n| match n % 3 {
+                .map(|n| match n % 4 {
                     0 => News::Moved(Uuid::from_u128(n)),
                     1 => News::Following(Uuid::from_u128(n << 64)),
+                    2 => News::Left(Uuid::from_u128(n << 32)),
                     _ => News::Cancelled(Uuid::from_u128(u128::MAX - n)),
                 })
                 .collect();

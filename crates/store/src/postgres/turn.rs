@@ -5,6 +5,7 @@
 use std::collections::HashSet;
 
 use domain::conversation::{Conversation, Write};
+use domain::event::Turn;
 use domain::file::File;
 use domain::message::{Message, NewMessage, Window, plain_text};
 use domain::run::{Lease, OnBusy, Run, RunStatus, StartTurn};
@@ -15,12 +16,12 @@ use uuid::Uuid;
 
 use super::branches::{self, Head, Spot, Start};
 use super::transaction::Transaction;
-use super::{conversations, files, leases, messages, runs, search, usage};
+use super::{conversations, files, leases, log, messages, runs, search, usage};
 use crate::error::{Result, StoreError};
 use crate::files::{attachments_json, execution_message, named_files};
 use crate::turns::{
-    Begun, Dispatch, Held, Idempotency, KEY_LIFE, NewTurn, QueueStart, Settled, Settlement, Waiting, caller,
-    first_of, note_turn, own_scope, parse_json, to_json, user_message,
+    Batch, Begun, Dispatch, Held, Idempotency, KEY_LIFE, NewTurn, QueueStart, Settled, Settlement, Waiting,
+    caller, first_of, note_turn, opening, own_scope, parse_json, to_json, user_message,
 };
 
 pub(super) async fn begin(tx: &Transaction, scope: &Scope, new: &NewTurn) -> Result<Begun> {
@@ -71,7 +72,9 @@ pub(super) async fn begin(tx: &Transaction, scope: &Scope, new: &NewTurn) -> Res
                 insert_run(tx, scope, new, &new.turn, (thread_id(new), Place::Under(&start, head.branch)));
             let (placed, run) = join(placed, run).await;
             placed?;
-            Begun::Started(run?, Lease { run: new.run, fence: 1 })
+            let lease = Lease { run: new.run, fence: 1 };
+            let opening = open(tx, &thread, lease, message, start.now).await?;
+            Begun::Started(run?, lease, opening)
         }
         (Some((run, _)), OnBusy::Reject) => return Ok(Begun::Busy(run)),
         (Some(busy), policy) => {
@@ -293,9 +296,9 @@ async fn insert_run(
     };
     let text = format!(
         "INSERT INTO runs AS r (workspace_id, id, conversation_id, status, message_id, user_id, on_disconnect, \
-         request, queue_position, created_at, fence, node, lease_until, started_at, branch, assets) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12::text, \
-         CASE WHEN $12::text IS NOT NULL THEN {} END, $14, $15, CASE WHEN $12::text IS NOT NULL THEN {} END) \
+         request, queue_position, created_at, fence, node, lease_until, started_at, branch, last_entry, last_event, \
+         assets) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12::text, \
+         CASE WHEN $12::text IS NOT NULL THEN {} END, $14, $15, $11, $11, CASE WHEN $12::text IS NOT NULL THEN {} END) \
          RETURNING {}",
         leases::until("$13"),
         files::assets(tx.dialect, ("conversation_id", "$3")),
@@ -330,7 +333,7 @@ pub(super) async fn start_queued(
     tx: &Transaction,
     waiting: &Waiting,
     start: &QueueStart,
-) -> Result<Option<(Run, Lease)>> {
+) -> Result<Option<(Run, Lease, Batch)>> {
     let scope = own_scope(waiting.workspace);
     let Some(mut thread) = conversations::find_locked_any(tx, &scope, waiting.conversation).await? else {
         return Ok(None);
@@ -366,7 +369,7 @@ pub(super) async fn start_queued(
     place_message(tx, &scope, &mut thread, (message, &files), &turn, (head, start.now)).await?;
     let text = format!(
         "UPDATE runs r SET status = 'running', fence = r.fence + 1, node = $3, lease_until = {}, started_at = $5, \
-         queue_position = NULL, branch = $6, assets = {} WHERE {own} AND r.id = $2 RETURNING {}, r.fence",
+         queue_position = NULL, branch = $6, last_entry = 1, last_event = 1, assets = {} WHERE {own} AND r.id = $2 RETURNING {}, r.fence",
         leases::until("$4"),
         files::assets(tx.dialect, ("conversation_id", "r.conversation_id")),
         runs::COLUMNS
@@ -374,7 +377,23 @@ pub(super) async fn start_queued(
     let (node, seconds) = (start.node.to_string(), start.lease_seconds as f64);
     let row = tx.row(&text, &[&waiting.workspace, &run, &node, &seconds, &start.now, &head.branch]).await?;
     let row = row.ok_or(StoreError::NotFound)?;
-    Ok(Some((runs::read(&row)?, Lease { run, fence: row.try_get(runs::MORE)? })))
+    let lease = Lease { run, fence: row.try_get(runs::MORE)? };
+    let opening = open(tx, &thread, lease, message, start.now).await?;
+    Ok(Some((runs::read(&row)?, lease, opening)))
+}
+
+/// Begins the log of a run that was started just now, its message placed.
+async fn open(
+    tx: &Transaction,
+    thread: &Conversation,
+    lease: Lease,
+    message: Option<Uuid>,
+    now: Timestamp,
+) -> Result<Batch> {
+    let (conversation, conversation_id) = (Some(thread.id), thread.first_message);
+    let opening = opening(Turn { conversation, run: lease.run, message, conversation_id }, now)?;
+    log::open(tx, &Held { workspace: thread.workspace, lease }, &opening).await?;
+    Ok(opening)
 }
 
 /// The branch that the turn's messages stand on: the current one, or a new one where it replaces a message.

@@ -7,10 +7,10 @@ use rusqlite::{Connection, OptionalExtension, params};
 use uuid::Uuid;
 
 use super::turn::{NOW_MS, open_runs, remember, repeated};
-use super::{files, is_taken, run_files, runs, usage, workspaces};
+use super::{files, is_taken, log, run_files, runs, usage, workspaces};
 use crate::error::{Result, StoreError};
-use crate::files::{Execution, NewExecution, execution_turn};
-use crate::turns::{Begun, to_json};
+use crate::files::{Execution, NewExecution, execution_opening, execution_turn};
+use crate::turns::{Begun, Held, to_json};
 
 pub(super) fn begin(db: &Connection, scope: &Scope, new: &NewExecution) -> Result<Begun> {
     if let Some(before) = repeated(db, scope, new.idempotency.as_ref(), new.now)? {
@@ -26,8 +26,10 @@ pub(super) fn begin(db: &Connection, scope: &Scope, new: &NewExecution) -> Resul
     let bag = Bag::Execution(new.id);
     files::keep_in(db, scope.workspace, (bag, None), &new.files, new.max_bag_bytes, new.now)?;
     let lease = insert_run(db, scope, new)?;
+    let opening = execution_opening(new)?;
+    log::insert_row(db, &Held { workspace: scope.workspace, lease }, &opening)?;
     remember(db, scope, new.idempotency.as_ref(), new.run, new.now)?;
-    Ok(Begun::Started(runs::by_id(db, scope.workspace, new.run)?, lease))
+    Ok(Begun::Started(runs::by_id(db, scope.workspace, new.run)?, lease, opening))
 }
 
 fn insert_run(db: &Connection, scope: &Scope, new: &NewExecution) -> Result<Lease> {
@@ -35,8 +37,8 @@ fn insert_run(db: &Connection, scope: &Scope, new: &NewExecution) -> Result<Leas
     let assets = run_files::visible_ids("idx_files_execution", "execution_id = ?3");
     let text = format!(
         "INSERT INTO runs (workspace_id, id, execution_id, status, user_id, on_disconnect, request, fence, node, \
-         lease_until, created_at, started_at, assets) \
-         VALUES (?1, ?2, ?3, 'running', ?4, ?5, ?6, 1, ?7, {NOW_MS} + ?8, ?9, ?9, {assets})"
+         lease_until, created_at, started_at, last_entry, last_event, assets) \
+         VALUES (?1, ?2, ?3, 'running', ?4, ?5, ?6, 1, ?7, {NOW_MS} + ?8, ?9, ?9, 1, 1, {assets})"
     );
     let inserted = db.prepare_cached(&text)?.execute(params![
         scope.workspace,

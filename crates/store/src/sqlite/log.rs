@@ -73,7 +73,7 @@ pub(super) fn insert(db: &Connection, held: &Held, batch: &Batch) -> Result<()> 
     insert_row(db, held, batch)
 }
 
-fn insert_row(db: &Connection, held: &Held, batch: &Batch) -> Result<()> {
+pub(super) fn insert_row(db: &Connection, held: &Held, batch: &Batch) -> Result<()> {
     if batch.entries.is_empty() {
         return Ok(());
     }

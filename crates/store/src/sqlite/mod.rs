@@ -321,7 +321,11 @@ impl Store for SqliteStore {
         self.writer.write(Durability::Full, move |db| turn::begin(db, &scope, &new)).await
     }
 
-    async fn start_queued(&self, waiting: &Waiting, start: &QueueStart) -> Result<Option<(Run, Lease)>> {
+    async fn start_queued(
+        &self,
+        waiting: &Waiting,
+        start: &QueueStart,
+    ) -> Result<Option<(Run, Lease, Batch)>> {
         let (waiting, start) = (*waiting, *start);
         self.writer.write(Durability::Full, move |db| turn::start_queued(db, &waiting, &start)).await
     }

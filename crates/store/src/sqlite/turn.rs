@@ -1,6 +1,7 @@
 //! The writes of a turn: begin, start and settle, each one transaction guarded by a fence.
 
 use domain::conversation::Write;
+use domain::event::Turn;
 use domain::message::{NewMessage, Window, plain_text};
 use domain::run::{Lease, OnBusy, Run, RunStatus, StartTurn};
 use domain::scope::Scope;
@@ -12,8 +13,8 @@ use super::{branches, conversations, log, messages, run_files, runs, search, usa
 use crate::error::{Result, StoreError};
 use crate::files::execution_message;
 use crate::turns::{
-    Begun, Dispatch, Held, Idempotency, KEY_LIFE, NewTurn, QueueStart, Settled, Settlement, Waiting, caller,
-    first_of, note_turn, own_scope, parse_json, to_json, user_message,
+    Batch, Begun, Dispatch, Held, Idempotency, KEY_LIFE, NewTurn, QueueStart, Settled, Settlement, Waiting,
+    caller, first_of, note_turn, opening, own_scope, parse_json, to_json, user_message,
 };
 
 // Where a statement names its index: without statistics SQLite takes a table's own key before an index that leads
@@ -49,8 +50,8 @@ pub(super) fn begin(db: &Connection, scope: &Scope, new: &NewTurn) -> Result<Beg
                 branch: new.branch,
                 now: new.now,
             };
-            let (run, lease) = start_run(db, scope.workspace, conversation, new.run, &start)?;
-            Begun::Started(run, lease)
+            let (run, lease, opening) = start_run(db, scope.workspace, conversation, new.run, &start)?;
+            Begun::Started(run, lease, opening)
         }
         (Some((run, _)), OnBusy::Reject) => return Ok(Begun::Busy(run)),
         (Some((run, message)), policy) => {
@@ -232,7 +233,7 @@ pub(super) fn start_queued(
     db: &Connection,
     waiting: &Waiting,
     start: &QueueStart,
-) -> Result<Option<(Run, Lease)>> {
+) -> Result<Option<(Run, Lease, Batch)>> {
     let Waiting { workspace, conversation } = *waiting;
     let next: Option<(Uuid, bool)> = db
         .prepare_cached(
@@ -262,17 +263,17 @@ fn start_run(
     conversation: Uuid,
     run: Uuid,
     start: &QueueStart,
-) -> Result<(Run, Lease)> {
+) -> Result<(Run, Lease, Batch)> {
     let scope = own_scope(workspace);
     let (message, request): (Uuid, String) = db
         .prepare_cached("SELECT message_id, request FROM runs WHERE workspace_id = ?1 AND id = ?2")?
         .query_row(params![workspace, run], |row| Ok((row.get(0)?, row.get(1)?)))?;
     let turn: StartTurn = parse_json(&request)?;
-    let branch = place_message(db, &scope, conversation, message, &turn, start)?;
+    let (branch, first) = place_message(db, &scope, conversation, message, &turn, start)?;
     let assets = run_files::visible_ids("idx_files_bag", "files.conversation_id = ?7");
     let text = format!(
         "UPDATE runs SET status = 'running', fence = fence + 1, node = ?3, lease_until = {NOW_MS} + ?4, \
-         started_at = ?5, queue_position = NULL, branch = ?6, \
+         started_at = ?5, queue_position = NULL, branch = ?6, last_entry = 1, last_event = 1, \
          assets = {assets} \
          WHERE workspace_id = ?1 AND id = ?2 AND status = 'queued' RETURNING fence"
     );
@@ -288,10 +289,15 @@ fn start_run(
         ],
         |row| row.get(0),
     )?;
-    Ok((runs::by_id(db, workspace, run)?, Lease { run, fence }))
+    let lease = Lease { run, fence };
+    let event =
+        Turn { conversation: Some(conversation), run, message: Some(message), conversation_id: first };
+    let opening = opening(event, start.now)?;
+    log::insert_row(db, &Held { workspace, lease }, &opening)?;
+    Ok((runs::by_id(db, workspace, run)?, lease, opening))
 }
 
-/// The branch that the turn's messages stand on, with the user's message at its end.
+/// The branch that the turn's messages stand on, with the user's message at its end; and the thread's first message.
 fn place_message(
     db: &Connection,
     scope: &Scope,
@@ -299,7 +305,7 @@ fn place_message(
     message: Uuid,
     turn: &StartTurn,
     start: &QueueStart,
-) -> Result<i64> {
+) -> Result<(i64, Option<Uuid>)> {
     let branch = match turn.replace {
         None => branches::current(db, scope, conversation)?,
         Some(replaced) => {
@@ -337,7 +343,7 @@ fn place_message(
     if !titled && thread.title.is_some() {
         search::index_title(db, pk, thread.title.as_deref())?;
     }
-    Ok(branch)
+    Ok((branch, thread.first_message))
 }
 
 pub(super) fn get_dispatch(db: &Connection, held: &Held, replay: usize) -> Result<Dispatch> {

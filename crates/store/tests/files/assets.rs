@@ -34,7 +34,7 @@ async fn a_run_keeps_the_files_it_started_with(store: TestStore) {
     store.delete_file(&ann, gone.id, store.now()).await.unwrap();
     let left = ["Z", "a-1", "a\u{308}", "b", "\u{fb01}", "\u{1d306}"];
     assert_eq!(names(&store.get_dispatch(&held, 20).await.unwrap().files), left);
-    store.settle_turn(&held, &store.settlement("done", events(1, 1))).await.unwrap();
+    store.settle_turn(&held, &store.settlement("done", events(2, 2))).await.unwrap();
     // Also when it is over, and nobody else's.
     assert_eq!(names(&store.list_run_assets(ann.workspace, run.id).await.unwrap()), left);
     let eve = store.workspace("eve").await;
@@ -55,7 +55,7 @@ async fn a_queued_run_is_given_what_is_there_when_it_starts(store: TestStore) {
     assert!(store.list_run_assets(ann.workspace, queued.id).await.unwrap().is_empty());
     store.upload(&ann, bag, "there").await;
     store.delete_file(&ann, gone.id, store.now()).await.unwrap();
-    store.settle_turn(&held, &store.settlement("1", events(1, 1))).await.unwrap();
+    store.settle_turn(&held, &store.settlement("1", events(2, 2))).await.unwrap();
     let (_, held) = store.next(&ann, id).await.unwrap();
     assert_eq!(names(&store.get_dispatch(&held, 20).await.unwrap().files), ["there"]);
 }
@@ -67,7 +67,7 @@ async fn results_are_given_to_the_next_run(store: TestStore) {
     let files = store.sent_back(&ann, Bag::Conversation(id), &["made"]).await;
     store.keep_results(&held, &files, ROOMY, store.now()).await.unwrap();
     assert!(store.get_dispatch(&held, 20).await.unwrap().files.is_empty());
-    store.settle_turn(&held, &store.settlement("1", events(1, 1))).await.unwrap();
+    store.settle_turn(&held, &store.settlement("1", events(2, 2))).await.unwrap();
     let (_, held) = store.started(&ann, turn(Some(id), "two")).await;
     assert_eq!(names(&store.get_dispatch(&held, 20).await.unwrap().files), ["made"]);
 }

@@ -60,7 +60,7 @@ async fn attachments_stand_in_the_message_in_the_order_asked(store: TestStore) {
     // History needs no second read: it says what was attached.
     store.delete_file(&ann, a.id, store.now()).await.unwrap();
     assert_eq!(attached(&store, &ann, id).await, [json(&[&c, &a])]);
-    store.settle_turn(&held, &store.settlement("1", events(1, 1))).await.unwrap();
+    store.settle_turn(&held, &store.settlement("1", events(2, 2))).await.unwrap();
     store.started(&ann, attaching(id, "two", &[])).await;
     assert_eq!(attached(&store, &ann, id).await[2], "[]");
 }
@@ -122,7 +122,7 @@ async fn a_queued_turn_leaves_out_what_was_deleted(store: TestStore) {
     store.delete_file(&ann, b.id, store.now()).await.unwrap();
     // The text can be edited, and takes its files with it.
     store.edit_queued(&ann, queued.id, &crate::play::said("zwei")).await.unwrap();
-    store.settle_turn(&held, &store.settlement("1", events(1, 1))).await.unwrap();
+    store.settle_turn(&held, &store.settlement("1", events(2, 2))).await.unwrap();
     store.next(&ann, id).await.unwrap();
     assert_eq!(store.texts(&ann, id, None).await, ["one", "1", "zwei"]);
     assert_eq!(attached(&store, &ann, id).await, ["[]", "[]", &json(&[&a])]);
@@ -173,7 +173,7 @@ async fn a_rollback_takes_nothing_over(store: TestStore) {
     let file = store.upload(&ann, Bag::Conversation(id), "a").await;
     let (first, held) = store.started(&ann, attaching(id, "one", &[&file])).await;
     store.queued(&ann, id, "instead", OnBusy::Rollback).await;
-    store.settle_turn(&held, &store.settlement("1", events(1, 1))).await.unwrap();
+    store.settle_turn(&held, &store.settlement("1", events(2, 2))).await.unwrap();
     store.next(&ann, id).await.unwrap();
     assert_eq!(store.texts(&ann, id, None).await, ["instead"]);
     assert_eq!(attached(&store, &ann, id).await, ["[]"]);

@@ -29,7 +29,7 @@ async fn an_execution_runs_once_outside_any_conversation(store: TestStore) {
     let a = store.reserve_files(&bob, bag, &[store.new_file("a")], ROOMY, new.now).await.unwrap().remove(0);
     assert_eq!(a.storage_key, format!("execution-bag/{}/{}/a", ann.workspace, new.id));
     new.files = vec![stored(b.id, 2), stored(a.id, 1)];
-    let Begun::Started(run, lease) = store.begin_execution(&bob, &new).await.unwrap() else {
+    let Begun::Started(run, lease, _) = store.begin_execution(&bob, &new).await.unwrap() else {
         panic!("not started")
     };
     assert_eq!((run.id, run.execution, run.conversation), (new.run, Some(new.id), None));
@@ -48,7 +48,7 @@ async fn an_execution_runs_once_outside_any_conversation(store: TestStore) {
     assert_eq!(names(&given.files), ["a", "b"]);
     assert_eq!(store.list_run_assets(bob.workspace, run.id).await.unwrap(), given.files);
     // What the run writes back is its answer; what it was given is not.
-    store.append_events(&held, &events(1, 2)).await.unwrap();
+    store.append_events(&held, &events(2, 3)).await.unwrap();
     let sandbox = Scope { role: Role::Service, user: String::new(), ..ann.clone() };
     let made = store.sent_back(&sandbox, bag, &["a"]).await;
     let kept = store.keep_results(&held, &made, ROOMY, store.now()).await.unwrap();
@@ -58,14 +58,14 @@ async fn an_execution_runs_once_outside_any_conversation(store: TestStore) {
     let settlement = Settlement {
         assistant: None,
         response: Some("done \u{1d306}".into()),
-        ..store.settlement("", events(3, 3))
+        ..store.settlement("", events(4, 4))
     };
     let settled = store.settle_turn(&held, &settlement).await.unwrap();
     assert_eq!((settled.run.status, settled.run.assistant_message), (RunStatus::Succeeded, None));
     let execution = store.get_execution(&bob, new.id).await.unwrap();
     assert_eq!((execution.id, execution.run), (new.id, settled.run));
     assert_eq!((execution.response.as_deref(), execution.files), (Some("done \u{1d306}"), kept));
-    assert_eq!(store.read_log(&bob, run.id, 0, 1000).await.unwrap().entries.len(), 2);
+    assert_eq!(store.read_log(&bob, run.id, 0, 1000).await.unwrap().entries.len(), 3);
     assert_eq!(store.listed(&bob, bag).await.len(), 3);
 }
 
@@ -171,7 +171,7 @@ async fn executions_count_as_open_runs(store: TestStore) {
     let mut new = store.new_turn(turn(None, "x"));
     new.max_open_runs = 2;
     assert_eq!(text(&store.begin_turn(&ann, &new).await.unwrap()), "too many");
-    let settlement = Settlement { assistant: None, ..store.settlement("", events(1, 1)) };
+    let settlement = Settlement { assistant: None, ..store.settlement("", events(2, 2)) };
     store.settle_turn(&held, &settlement).await.unwrap();
     assert_eq!(begin(2).await, "started");
 }
@@ -185,7 +185,7 @@ async fn an_execution_is_taken_over_and_cancelled_like_any_run(store: TestStore)
     let taken = store.system_take_expired(OTHER, 30, 9).await.unwrap();
     assert_eq!((taken.len(), taken[0].lease.run), (1, held.lease.run));
     let settlement =
-        Settlement { status: RunStatus::Interrupted, assistant: None, ..store.settlement("", events(1, 1)) };
+        Settlement { status: RunStatus::Interrupted, assistant: None, ..store.settlement("", events(2, 2)) };
     assert_eq!(fails(store.settle_turn(&held, &settlement).await), "lost");
     store.settle_turn(&taken[0], &settlement).await.unwrap();
     assert_eq!(store.get_execution(&ann, id).await.unwrap().run.status, RunStatus::Interrupted);

@@ -37,7 +37,7 @@ async fn turn_with_files(store: &TestStore, scope: &Scope, id: Uuid, n: u32) -> 
     let (_, held) = store.started(scope, asked).await;
     let sent = store.sent_back(scope, bag, &[&format!("made-{n}")]).await;
     let made = store.keep_results(&held, &sent, ROOMY, store.now()).await.unwrap().remove(0);
-    let settlement = store.settlement("", events(1, 1));
+    let settlement = store.settlement("", events(2, 2));
     // A step that names a file in its own way is not ours to change.
     let args = format!(r#"{{"fileId": "{}"}}"#, mine.id);
     let step = Block::Step {

@@ -65,7 +65,7 @@ async fn full(store: &TestStore, scope: &Scope, word: &str) -> Uuid {
     let held = store.take_over(scope, id, crate::play::NODE, 30).await.unwrap().unwrap();
     let sent = store.sent_back(scope, bag, &[&format!("{word}-made")]).await;
     store.keep_results(&held, &sent, ROOMY, store.now()).await.unwrap();
-    let mut batch = events(1, 2);
+    let mut batch = events(2, 3);
     batch.entries = format!("{{\"text\":\"{word} event\"}}\n{{}}").into();
     let settlement = store.settlement(&format!("{word} answer {}", format!("{word} ").repeat(900)), batch);
     store.settle_turn(&held, &settlement).await.unwrap();
@@ -176,8 +176,8 @@ async fn a_run_of_a_purged_conversation_writes_nothing(store: TestStore) {
     let of = delete(&store, &ann, run.conversation.unwrap()).await;
     store.system_begin_purge(&of).await.unwrap();
     store.system_purge(&of).await.unwrap();
-    assert_eq!(fails(store.append_events(&held, &events(1, 1)).await), "lost");
-    assert_eq!(fails(store.settle_turn(&held, &store.settlement("x", events(1, 1))).await), "lost");
+    assert_eq!(fails(store.append_events(&held, &events(2, 2)).await), "lost");
+    assert_eq!(fails(store.settle_turn(&held, &store.settlement("x", events(2, 2))).await), "lost");
     assert_eq!(fails(store.keep_results(&held, &[], ROOMY, store.now()).await), "lost");
     assert_eq!(fails(store.get_dispatch(&held, 9).await), "lost");
 }

@@ -32,7 +32,7 @@ async fn results_come_into_the_bag_of_the_run(store: TestStore) {
     store.upload(&ann, bag, "mine").await;
     store.delete_file(&ann, kept[0].id, store.now()).await.unwrap();
     assert_eq!(store.list_results(&held).await.unwrap(), kept[1..]);
-    store.settle_turn(&held, &store.settlement("done", events(1, 1))).await.unwrap();
+    store.settle_turn(&held, &store.settlement("done", events(2, 2))).await.unwrap();
     assert_eq!(fails(store.list_results(&held).await), "lost");
 }
 
@@ -86,7 +86,7 @@ async fn after_the_end_nothing_comes_back(store: TestStore) {
         match end {
             "cancelled" => drop(store.request_cancel(&ann, run.id, store.now()).await.unwrap()),
             "settled" => {
-                drop(store.settle_turn(&held, &store.settlement("x", events(1, 1))).await.unwrap());
+                drop(store.settle_turn(&held, &store.settlement("x", events(2, 2))).await.unwrap());
             }
             "taken over" => drop(store.take_over(&ann, id, OTHER, LEASE).await.unwrap()),
             "deleted" => store.delete_conversation(&ann, id, None, store.write().now).await.unwrap(),
@@ -113,20 +113,20 @@ async fn a_run_is_not_settled_before_its_files_are_in_its_log(store: TestStore) 
         let id = run.conversation.unwrap();
         let files = store.sent_back(&ann, Bag::Conversation(id), &["a"]).await;
         store.keep_results(&held, &files, ROOMY, store.now()).await.unwrap();
-        let blind = Settlement { status, files_logged: false, ..store.settlement("done", events(1, 1)) };
+        let blind = Settlement { status, files_logged: false, ..store.settlement("done", events(2, 2)) };
         assert_eq!(fails(store.settle_turn(&held, &blind).await), "files waiting");
         let waiting = store.get_run(&ann, run.id).await.unwrap();
-        assert_eq!((waiting.status, waiting.last_event), (RunStatus::Running, 0));
+        assert_eq!((waiting.status, waiting.last_event), (RunStatus::Running, 1));
         assert_eq!(store.texts(&ann, id, None).await, ["go"]);
         let other = Held { lease: domain::run::Lease { fence: 99, ..held.lease }, ..held };
         assert_eq!(fails(store.settle_turn(&other, &blind).await), "lost");
-        store.append_events(&held, &events(1, 1)).await.unwrap();
-        let settlement = Settlement { status, ..store.settlement("done", events(2, 2)) };
+        store.append_events(&held, &events(2, 2)).await.unwrap();
+        let settlement = Settlement { status, ..store.settlement("done", events(3, 3)) };
         assert_eq!(store.settle_turn(&held, &settlement).await.unwrap().run.status, status);
         assert_eq!(fails(store.settle_turn(&held, &blind).await), "lost");
     }
     // Without files there is nothing to wait for.
     let (_, held) = store.started(&ann, turn(None, "go")).await;
-    let blind = Settlement { files_logged: false, ..store.settlement("done", events(1, 1)) };
+    let blind = Settlement { files_logged: false, ..store.settlement("done", events(2, 2)) };
     store.settle_turn(&held, &blind).await.unwrap();
 }

@@ -59,7 +59,7 @@ async fn usage_is_counted_with_the_fence(store: TestStore) {
     assert!(matches!(store.count_usage(&stale(&held), used, store.now()).await, Err(StoreError::Lost)));
     store.count_usage(&held, used, store.now()).await.unwrap();
     store.count_usage(&held, used, store.now()).await.unwrap();
-    let mut settlement = store.settlement("Hello.", events(1, 2));
+    let mut settlement = store.settlement("Hello.", events(2, 3));
     settlement.usage = Usage { input_tokens: 1, output_tokens: 1 };
     let settled = store.settle_turn(&held, &settlement).await.unwrap();
     assert_eq!(settled.run.usage, Usage { input_tokens: 15, output_tokens: 7 });

@@ -26,13 +26,13 @@ async fn an_edit_makes_a_branch_in_the_place_of_the_message(store: TestStore) {
     let edit = StartTurn { replace: second.message, ..turn(Some(id), "zwei") };
     let new = store.new_turn(edit);
     let branch = new.branch;
-    let store::turns::Begun::Started(edited, lease) = store.begin_turn(&ann, &new).await.unwrap() else {
+    let store::turns::Begun::Started(edited, lease, _) = store.begin_turn(&ann, &new).await.unwrap() else {
         panic!("not started")
     };
     let held = store::turns::Held { workspace: ann.workspace, lease };
     let dispatch = store.get_dispatch(&held, 9).await.unwrap();
     assert_eq!(dispatch.before.iter().map(|m| m.text.as_str()).collect::<Vec<_>>(), ["one", "1"]);
-    let settled = store.settle_turn(&held, &store.settlement("ii", events(1, 1))).await.unwrap();
+    let settled = store.settle_turn(&held, &store.settlement("ii", events(2, 2))).await.unwrap();
     assert_eq!(store.texts(&ann, id, None).await, ["one", "1", "zwei", "ii"]);
     assert_eq!(store.texts(&ann, id, Some(branch)).await, ["one", "1", "zwei", "ii"]);
     assert_eq!(store.texts(&ann, id, Some(id)).await, ["one", "1", "two", "2"]);
@@ -62,7 +62,7 @@ async fn a_new_answer_stands_beside_the_old_one(store: TestStore) {
     assert_eq!(store.texts(&ann, id, None).await, ["one"]);
     let dispatch = store.get_dispatch(&held, 9).await.unwrap();
     assert_eq!((dispatch.message.text.as_str(), dispatch.before.len()), ("one", 0));
-    store.settle_turn(&held, &store.settlement("uno", events(1, 1))).await.unwrap();
+    store.settle_turn(&held, &store.settlement("uno", events(2, 2))).await.unwrap();
     assert_eq!(store.texts(&ann, id, None).await, ["one", "uno"]);
     assert_eq!(store.texts(&ann, id, Some(id)).await, ["one", "1"]);
     let list = store.list_branches(&ann, id).await.unwrap();
@@ -208,7 +208,7 @@ async fn an_answer_to_a_branch_that_is_not_current_leaves_the_count(store: TestS
     let (_, held) = store.started(&ann, edit).await;
     let side = store.list_branches(&ann, id).await.unwrap()[1].id;
     store.select_branch(&ann, id, id, store.write().now).await.unwrap();
-    store.settle_turn(&held, &store.settlement("i", events(1, 1))).await.unwrap();
+    store.settle_turn(&held, &store.settlement("i", events(2, 2))).await.unwrap();
     assert_eq!(store.thread(&ann, id, None).await.conversation.message_count, 4);
     assert_eq!(store.texts(&ann, id, None).await, ["one", "1", "two", "2"]);
     assert_eq!(store.texts(&ann, id, Some(side)).await, ["eins", "i"]);

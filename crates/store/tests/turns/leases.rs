@@ -37,10 +37,10 @@ async fn a_lease_that_ran_out_is_taken_with_a_higher_fence(store: TestStore) {
     let found: Vec<_> = taken.iter().map(|held| (held.workspace, held.lease.run, held.lease.fence)).collect();
     assert_eq!(found, [(ann.workspace, one.id, 2), (bob.workspace, two.id, 2)]);
     assert_eq!(store.system_take_expired(OTHER, LEASE, 10).await.unwrap(), []);
-    assert_eq!(fails(store.append_events(&held, &events(1, 1)).await), "lost");
+    assert_eq!(fails(store.append_events(&held, &events(2, 2)).await), "lost");
     assert_eq!(store.system_heartbeat(NODE, LEASE, true).await.unwrap().held, []);
     for (scope, held) in [(&ann, taken[0]), (&bob, taken[1])] {
-        let mut settlement = store.settlement("part", events(1, 1));
+        let mut settlement = store.settlement("part", events(2, 2));
         settlement.status = RunStatus::Interrupted;
         store.settle_turn(&held, &settlement).await.unwrap();
         assert_eq!(store.get_run(scope, held.lease.run).await.unwrap().status, RunStatus::Interrupted);
@@ -51,12 +51,12 @@ async fn a_heartbeat_keeps_a_lease_and_names_what_is_held(store: TestStore) {
     let ann = store.workspace("ann").await;
     let (_, held) = store.started(&ann, turn(None, "one")).await;
     let (_, gone) = store.started(&ann, turn(None, "two")).await;
-    store.settle_turn(&gone, &store.settlement("2", events(1, 1))).await.unwrap();
+    store.settle_turn(&gone, &store.settlement("2", events(2, 2))).await.unwrap();
     store.let_leases_run_out().await;
     assert_eq!(store.system_heartbeat(NODE, LEASE, true).await.unwrap().held, [held]);
     assert_eq!(store.system_heartbeat(OTHER, LEASE, true).await.unwrap().held, []);
     assert_eq!(store.system_take_expired(NODE, LEASE, 10).await.unwrap(), []);
-    store.append_events(&held, &events(1, 1)).await.unwrap();
+    store.append_events(&held, &events(2, 2)).await.unwrap();
     store.let_leases_run_out().await;
     // Looking renews nothing.
     assert_eq!(store.system_heartbeat(NODE, LEASE, false).await.unwrap().held, [held]);
@@ -88,7 +88,7 @@ async fn locks_are_listed_over_all_workspaces(store: TestStore) {
     let (one, _) = store.started(&ann, turn(None, "one")).await;
     let (two, _) = store.started(&bob, turn(None, "two")).await;
     let (gone, held) = store.started(&ann, turn(None, "three")).await;
-    store.settle_turn(&held, &store.settlement("3", events(1, 1))).await.unwrap();
+    store.settle_turn(&held, &store.settlement("3", events(2, 2))).await.unwrap();
     let (mut found, mut after) = (Vec::new(), None);
     while let [lock] = &store.system_list_locks(after, 1).await.unwrap()[..] {
         after = Some((lock.workspace, lock.run));

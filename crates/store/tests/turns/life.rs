@@ -31,10 +31,21 @@ on_both!(
 async fn a_first_turn_makes_its_conversation_and_settles_in_one_piece(store: TestStore) {
     let ann = store.workspace("ann").await;
     let new = store.new_turn(turn(None, "hello there"));
-    let Begun::Started(run, lease) = store.begin_turn(&ann, &new).await.unwrap() else {
+    let Begun::Started(run, lease, opening) = store.begin_turn(&ann, &new).await.unwrap() else {
         panic!("not started")
     };
     let held = Held { workspace: ann.workspace, lease };
+    // Its first event is stored with it.
+    let event = format!(
+        r#"{{"n":1,"seq":1,"ts":{},"kind":"turn","data":{{"conversation":"{}","run":"{}","message":"{}","conversation_id":"{}"}}}}"#,
+        new.now.as_millisecond(),
+        new.conversation,
+        new.run,
+        new.message,
+        new.message
+    );
+    assert_eq!((&*opening.entries, run.last_event), (&*event, 1));
+    assert_eq!(store.read_log(&ann, run.id, 0, 1000).await.unwrap().entries, [event]);
     assert_eq!((run.id, run.status, lease.fence), (new.run, RunStatus::Running, 1));
     assert_eq!((run.conversation, run.message), (Some(new.conversation), Some(new.message)));
     assert_eq!((run.created_at, run.started_at, run.ended_at), (new.now, Some(new.now), None));
@@ -49,13 +60,13 @@ async fn a_first_turn_makes_its_conversation_and_settles_in_one_piece(store: Tes
     assert_eq!((dispatch.run, dispatch.turn), (run, new.turn));
     assert_eq!((dispatch.message.text.as_str(), dispatch.before.len()), ("hello there", 0));
 
-    store.append_events(&held, &events(1, 1)).await.unwrap();
-    store.append_events(&held, &events(2, 5)).await.unwrap();
-    assert_eq!(store.get_run(&ann, lease.run).await.unwrap().last_event, 5);
-    let settlement = store.settlement("hi", events(6, 7));
+    store.append_events(&held, &events(2, 2)).await.unwrap();
+    store.append_events(&held, &events(3, 6)).await.unwrap();
+    assert_eq!(store.get_run(&ann, lease.run).await.unwrap().last_event, 6);
+    let settlement = store.settlement("hi", events(7, 8));
     let run = store.settle_turn(&held, &settlement).await.unwrap().run;
     assert_eq!(run, store.get_run(&ann, lease.run).await.unwrap());
-    assert_eq!((run.status, run.last_event, run.error.clone()), (RunStatus::Succeeded, 7, None));
+    assert_eq!((run.status, run.last_event, run.error.clone()), (RunStatus::Succeeded, 8, None));
     assert_eq!(run.usage, Usage { input_tokens: 3, output_tokens: 4 });
     assert_eq!(run.ended_at, Some(settlement.now));
     let thread = store.thread(&ann, new.conversation, None).await;
@@ -76,7 +87,7 @@ async fn a_later_turn_goes_on_in_its_thread(store: TestStore) {
     let before: Vec<&str> = dispatch.before.iter().map(|message| message.text.as_str()).collect();
     assert_eq!((before, dispatch.message.text.as_str()), (vec!["1", "two", "2"], "three"));
     assert_eq!(dispatch.conversation.unwrap().message_count, 5);
-    store.settle_turn(&held, &store.settlement("3", events(1, 2))).await.unwrap();
+    store.settle_turn(&held, &store.settlement("3", events(2, 3))).await.unwrap();
     assert_eq!(store.texts(&ann, id, None).await, ["one", "1", "two", "2", "three", "3"]);
     let thread = store.thread(&ann, id, None).await.conversation;
     assert_eq!((thread.title.as_deref(), thread.first_message), (Some("one"), first.message));
@@ -116,25 +127,25 @@ async fn a_wrong_fence_writes_nothing(store: TestStore) {
     for fence in [0, 2] {
         let mut stale = held;
         stale.lease.fence = fence;
-        assert_eq!(fails(store.append_events(&stale, &events(1, 1)).await), "lost");
-        assert_eq!(fails(store.settle_turn(&stale, &store.settlement("no", events(1, 1))).await), "lost");
+        assert_eq!(fails(store.append_events(&stale, &events(2, 2)).await), "lost");
+        assert_eq!(fails(store.settle_turn(&stale, &store.settlement("no", events(2, 2))).await), "lost");
         assert_eq!(fails(store.get_dispatch(&stale, 1).await), "lost");
     }
     let elsewhere = Held { workspace: Uuid::nil(), ..held };
-    assert_eq!(fails(store.append_events(&elsewhere, &events(1, 1)).await), "lost");
-    assert_eq!(fails(store.settle_turn(&elsewhere, &store.settlement("no", events(1, 1))).await), "lost");
+    assert_eq!(fails(store.append_events(&elsewhere, &events(2, 2)).await), "lost");
+    assert_eq!(fails(store.settle_turn(&elsewhere, &store.settlement("no", events(2, 2))).await), "lost");
     assert_eq!(store.get_run(&ann, run.id).await.unwrap(), run);
     assert_eq!(store.texts(&ann, id, None).await, ["one"]);
-    assert_eq!(store.count("SELECT count(*) FROM run_events").await, 0);
+    assert_eq!(store.count("SELECT count(*) FROM run_events").await, 1);
 
     // The one who took it over writes, the one before does not, nor after it.
     let taken = store.take_over(&ann, id, OTHER, LEASE).await.unwrap().unwrap();
     assert_eq!((taken.lease.run, taken.lease.fence), (run.id, 2));
-    assert_eq!(fails(store.append_events(&held, &events(1, 1)).await), "lost");
-    store.append_events(&taken, &events(1, 1)).await.unwrap();
     assert_eq!(fails(store.append_events(&held, &events(2, 2)).await), "lost");
-    assert_eq!(fails(store.settle_turn(&held, &store.settlement("no", events(2, 2))).await), "lost");
-    store.settle_turn(&taken, &store.settlement("yes", events(2, 2))).await.unwrap();
+    store.append_events(&taken, &events(2, 2)).await.unwrap();
+    assert_eq!(fails(store.append_events(&held, &events(3, 3)).await), "lost");
+    assert_eq!(fails(store.settle_turn(&held, &store.settlement("no", events(3, 3))).await), "lost");
+    store.settle_turn(&taken, &store.settlement("yes", events(3, 3))).await.unwrap();
     assert_eq!(store.texts(&ann, id, None).await, ["one", "yes"]);
     assert_eq!(store.take_over(&ann, id, OTHER, LEASE).await.unwrap(), None);
 }
@@ -142,16 +153,16 @@ async fn a_wrong_fence_writes_nothing(store: TestStore) {
 async fn a_gap_or_an_overlap_in_the_numbers_is_lost(store: TestStore) {
     let ann = store.workspace("ann").await;
     let (run, held) = store.started(&ann, turn(None, "one")).await;
-    store.append_events(&held, &events(1, 3)).await.unwrap();
-    let mut other_seq = events(4, 4);
-    (other_seq.first_seq, other_seq.last_seq) = (5, 5);
-    for bad in [events(3, 4), events(5, 5), events(1, 4), events(2, 2), other_seq] {
+    store.append_events(&held, &events(2, 4)).await.unwrap();
+    let mut other_seq = events(5, 5);
+    (other_seq.first_seq, other_seq.last_seq) = (6, 6);
+    for bad in [events(4, 5), events(6, 6), events(2, 5), events(3, 3), other_seq] {
         assert_eq!(fails(store.append_events(&held, &bad).await), "lost", "{bad:?}");
         assert_eq!(fails(store.settle_turn(&held, &store.settlement("no", bad)).await), "lost");
     }
     let found = store.get_run(&ann, run.id).await.unwrap();
-    assert_eq!((found.status, found.last_event), (RunStatus::Running, 3));
-    store.append_events(&held, &events(4, 4)).await.unwrap();
+    assert_eq!((found.status, found.last_event), (RunStatus::Running, 4));
+    store.append_events(&held, &events(5, 5)).await.unwrap();
     assert_eq!(store.texts(&ann, run.conversation.unwrap(), None).await, ["one"]);
 }
 
@@ -159,24 +170,24 @@ async fn the_newest_batch_may_come_twice_and_is_stored_once(store: TestStore) {
     let ann = store.workspace("ann").await;
     let (run, held) = store.started(&ann, turn(None, "one")).await;
     for _ in 0..3 {
-        store.append_events(&held, &events(1, 3)).await.unwrap();
+        store.append_events(&held, &events(2, 4)).await.unwrap();
     }
-    let mut other = events(1, 3);
+    let mut other = events(2, 4);
     other.entries = format!("{} ", other.entries).into();
     assert_eq!(fails(store.append_events(&held, &other).await), "lost");
-    store.append_events(&held, &events(4, 4)).await.unwrap();
-    assert_eq!(fails(store.append_events(&held, &events(1, 3)).await), "lost");
-    assert_eq!(store.read_log(&ann, run.id, 0, 1000).await.unwrap().entries.len(), 2);
+    store.append_events(&held, &events(5, 5)).await.unwrap();
+    assert_eq!(fails(store.append_events(&held, &events(2, 4)).await), "lost");
+    assert_eq!(store.read_log(&ann, run.id, 0, 1000).await.unwrap().entries.len(), 3);
     store.take_over(&ann, run.conversation.unwrap(), OTHER, LEASE).await.unwrap();
-    assert_eq!(fails(store.append_events(&held, &events(4, 4)).await), "lost");
+    assert_eq!(fails(store.append_events(&held, &events(5, 5)).await), "lost");
 }
 
 async fn a_settled_run_stays_as_it_is(store: TestStore) {
     let ann = store.workspace("ann").await;
     let (run, held) = store.started(&ann, turn(None, "one")).await;
-    let settled = store.settle_turn(&held, &store.settlement("1", events(1, 1))).await.unwrap().run;
-    assert_eq!(fails(store.settle_turn(&held, &store.settlement("2", events(2, 2))).await), "lost");
-    assert_eq!(fails(store.append_events(&held, &events(2, 2)).await), "lost");
+    let settled = store.settle_turn(&held, &store.settlement("1", events(2, 2))).await.unwrap().run;
+    assert_eq!(fails(store.settle_turn(&held, &store.settlement("2", events(3, 3))).await), "lost");
+    assert_eq!(fails(store.append_events(&held, &events(3, 3)).await), "lost");
     assert_eq!(store.request_cancel(&ann, run.id, store.now()).await.unwrap(), settled);
     assert_eq!(fails(store.edit_queued(&ann, run.id, &said("x")).await), "conflict run_started");
     assert_eq!(store.get_run(&ann, run.id).await.unwrap(), settled);
@@ -190,7 +201,7 @@ async fn a_failed_run_keeps_its_error(store: TestStore) {
             status,
             error: failed("sandbox_timeout"),
             assistant: None,
-            ..store.settlement("", events(1, 2))
+            ..store.settlement("", events(2, 3))
         };
         let settled = store.settle_turn(&held, &settlement).await.unwrap().run;
         assert_eq!((settled.status, settled.assistant_message), (status, None));
@@ -203,7 +214,9 @@ async fn a_key_gives_the_same_run_again(store: TestStore) {
     let ann = store.workspace("ann").await;
     let mut new = store.new_turn(turn(None, "one"));
     new.idempotency = Some(key("k", 1));
-    let Begun::Started(run, _) = store.begin_turn(&ann, &new).await.unwrap() else { panic!("not started") };
+    let Begun::Started(run, _, _) = store.begin_turn(&ann, &new).await.unwrap() else {
+        panic!("not started")
+    };
     let mut again = store.new_turn(turn(None, "one"));
     again.idempotency = Some(key("k", 1));
     assert_eq!(store.begin_turn(&ann, &again).await.unwrap(), Begun::Repeated(run.clone()));
@@ -256,7 +269,7 @@ async fn a_refused_turn_leaves_nothing_behind(store: TestStore) {
     assert_eq!(store.count("SELECT count(*) FROM idempotency_keys").await, 0);
     assert_eq!(store.count("SELECT count(*) FROM chat_conversations").await, 1);
     // An answer is nothing to replace.
-    let settled = store.settle_turn(&held, &store.settlement("1", events(1, 1))).await.unwrap().run;
+    let settled = store.settle_turn(&held, &store.settlement("1", events(2, 2))).await.unwrap().run;
     let mut bad = store.new_turn(turn(Some(id), "x"));
     bad.turn.replace = settled.assistant_message;
     assert_eq!(fails(store.begin_turn(&ann, &bad).await), "invalid /replace");
@@ -279,7 +292,7 @@ async fn too_many_open_runs_are_refused(store: TestStore) {
     let (run, held) = store.started(&ann, turn(None, "two")).await;
     store.queued(&ann, run.conversation.unwrap(), "three", domain::run::OnBusy::Enqueue).await;
     assert_eq!(begin(&ann, 3).await, "too many");
-    store.settle_turn(&held, &store.settlement("2", events(1, 1))).await.unwrap();
+    store.settle_turn(&held, &store.settlement("2", events(2, 2))).await.unwrap();
     assert_eq!(begin(&ann, 3).await, "started");
     assert_eq!(store.count("SELECT count(*) FROM chat_conversations").await, 4);
 }
@@ -319,8 +332,8 @@ async fn a_delete_ends_runs_and_keeps_what_they_said(store: TestStore) {
     assert_eq!(fails(store.read_log(&ann, run.id, 0, 100).await), "not found");
     assert_eq!(store.system_heartbeat(NODE, LEASE, false).await.unwrap().cancelled, [run.id]);
     assert_eq!(store.system_list_waiting(10).await.unwrap(), []);
-    store.append_events(&held, &events(1, 1)).await.unwrap();
-    let settlement = Settlement { status: RunStatus::Cancelled, ..store.settlement("1", events(2, 2)) };
+    store.append_events(&held, &events(2, 2)).await.unwrap();
+    let settlement = Settlement { status: RunStatus::Cancelled, ..store.settlement("1", events(3, 3)) };
     store.settle_turn(&held, &settlement).await.unwrap();
     assert!(store.next(&ann, id).await.is_none());
     let restored = store.restore_conversation(&ann, id, store.now()).await.unwrap();
@@ -339,7 +352,7 @@ async fn a_removed_workspace_ends_its_runs(store: TestStore) {
     store.remove_workspace(&ann, true, store.now()).await.unwrap();
     let beat = store.system_heartbeat(NODE, LEASE, true).await.unwrap();
     assert_eq!((beat.held.len(), beat.cancelled), (2, vec![run.id]));
-    store.settle_turn(&held, &store.settlement("1", events(1, 1))).await.unwrap();
+    store.settle_turn(&held, &store.settlement("1", events(2, 2))).await.unwrap();
     assert_eq!(store.system_list_waiting(10).await.unwrap(), []);
     assert_eq!(store.get_run(&other, kept.id).await.unwrap(), kept);
 }
@@ -366,7 +379,7 @@ async fn a_stale_append_that_meets_a_takeover_half_done_writes_nothing() {
         taker.batch_execute("BEGIN").await.unwrap();
         taker.execute("UPDATE runs SET fence = fence + 1 WHERE id = $1", &[&run.id]).await.unwrap();
         let (appends, batch, settlement) =
-            (store.store.clone(), events(1, 1), store.settlement("no", events(1, 1)));
+            (store.store.clone(), events(2, 2), store.settlement("no", events(2, 2)));
         #[expect(clippy::disallowed_methods, reason = "awaited below")]
         let stale = tokio::spawn(async move {
             match settles {
@@ -383,8 +396,8 @@ async fn a_stale_append_that_meets_a_takeover_half_done_writes_nothing() {
         taker.batch_execute("COMMIT").await.unwrap();
         assert!(matches!(stale.await.unwrap(), Err(StoreError::Lost)));
         let found = store.get_run(&ann, run.id).await.unwrap();
-        assert_eq!((found.status, found.last_event), (RunStatus::Running, 0));
+        assert_eq!((found.status, found.last_event), (RunStatus::Running, 1));
         assert_eq!(store.texts(&ann, run.conversation.unwrap(), None).await, ["one"]);
     }
-    assert_eq!(store.count("SELECT count(*) FROM run_events").await, 0);
+    assert_eq!(store.count("SELECT count(*) FROM run_events WHERE last_entry > 1").await, 0);
 }

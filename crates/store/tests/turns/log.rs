@@ -64,8 +64,8 @@ async fn the_log_is_read_from_any_number_in_pages_of_any_size(store: TestStore) 
     let ann = store.workspace("ann").await;
     let (run, held) = store.started(&ann, turn(None, "one")).await;
     let page = store.read_log(&ann, run.id, 0, 1000).await.unwrap();
-    assert_eq!((page.run, page.entries.len(), page.expired), (run.clone(), 0, false));
-    let (mut entry, mut seq) = (1, 0);
+    assert_eq!((page.run, page.entries.len(), page.expired), (run.clone(), 1, false));
+    let (mut entry, mut seq) = (2, 1);
     for size in [1, 1, 1, 5, 1, 2, 1, 1, 1, 9, 3, 1] {
         let (batch, last) = mixed(entry..=entry + size - 1, seq);
         store.append_events(&held, &batch).await.unwrap();
@@ -95,7 +95,7 @@ async fn the_log_is_read_from_any_number_in_pages_of_any_size(store: TestStore) 
 async fn an_expired_log_leaves_its_trace(store: TestStore) {
     let ann = store.workspace("ann").await;
     let (run, held) = store.started(&ann, turn(None, "one")).await;
-    let (batch, seq) = mixed(1..=7, 0);
+    let (batch, seq) = mixed(2..=7, 1);
     store.append_events(&held, &batch).await.unwrap();
     let (batch, seq) = mixed(8..=12, seq);
     let settlement = store.settlement("1", batch);
@@ -119,7 +119,7 @@ async fn only_what_ended_long_ago_expires(store: TestStore) {
     let old = store.answered(&ann, turn(None, "old"), "o").await;
     let foreign = store.answered(&bob, turn(None, "old"), "o").await;
     let (open, held) = store.started(&ann, turn(None, "open")).await;
-    store.append_events(&held, &events(1, 1)).await.unwrap();
+    store.append_events(&held, &events(2, 2)).await.unwrap();
     let queued = store.queued(&ann, open.conversation.unwrap(), "q", domain::run::OnBusy::Enqueue).await;
     store.request_cancel(&ann, queued.id, store.now()).await.unwrap();
     let before = store.write().now;
@@ -153,6 +153,6 @@ async fn two_nodes_expire_at_once_and_fold_each_log_once() {
     assert!(one.unwrap().max(two.unwrap()) == 20);
     for run in runs {
         let page = store.read_trace(&ann, run, 0, 10_000).await.unwrap();
-        assert_eq!(numbers(&page, "n"), [1, 2]);
+        assert_eq!(numbers(&page, "n"), [1, 2, 3]);
     }
 }

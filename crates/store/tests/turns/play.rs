@@ -92,7 +92,7 @@ impl TestStore {
     /// Begins a turn that starts.
     pub async fn started(&self, scope: &Scope, turn: StartTurn) -> (Run, Held) {
         match self.begin_turn(scope, &self.new_turn(turn)).await.unwrap() {
-            Begun::Started(run, lease) => (run, Held { workspace: scope.workspace, lease }),
+            Begun::Started(run, lease, _) => (run, Held { workspace: scope.workspace, lease }),
             other => panic!("not started: {other:?}"),
         }
     }
@@ -123,7 +123,7 @@ impl TestStore {
     /// A whole turn: begun, one event, settled.
     pub async fn answered(&self, scope: &Scope, turn: StartTurn, answer: &str) -> Run {
         let (_, held) = self.started(scope, turn).await;
-        self.settle_turn(&held, &self.settlement(answer, events(1, 2))).await.unwrap().run
+        self.settle_turn(&held, &self.settlement(answer, events(2, 3))).await.unwrap().run
     }
 
     /// Starts what waits in a conversation's queue.
@@ -132,7 +132,7 @@ impl TestStore {
         let waiting = Waiting { workspace: scope.workspace, conversation };
         let start = QueueStart { node: NODE, lease_seconds: LEASE, branch: self.new_id(), now: self.now() };
         let started = self.start_queued(&waiting, &start).await.unwrap();
-        started.map(|(run, lease)| (run, Held { workspace: scope.workspace, lease }))
+        started.map(|(run, lease, _)| (run, Held { workspace: scope.workspace, lease }))
     }
 
     pub async fn thread(&self, scope: &Scope, conversation: Uuid, branch: Option<Uuid>) -> Thread {

@@ -35,7 +35,7 @@ async fn queued_turns_start_in_order(store: TestStore) {
     assert_eq!(store.texts(&ann, id, None).await, ["one"]);
     assert!(store.next(&ann, id).await.is_none());
     assert_eq!(store.system_list_waiting(10).await.unwrap(), []);
-    assert!(store.settle_turn(&held, &store.settlement("1", events(1, 1))).await.unwrap().queue);
+    assert!(store.settle_turn(&held, &store.settlement("1", events(2, 2))).await.unwrap().queue);
     let waiting = Waiting { workspace: ann.workspace, conversation: id };
     assert_eq!(store.system_list_waiting(10).await.unwrap(), [waiting]);
     for (queued, answer) in queued.iter().zip(["2", "3", "4"]) {
@@ -44,7 +44,7 @@ async fn queued_turns_start_in_order(store: TestStore) {
         assert_eq!(store.get_run(&ann, run.id).await.unwrap(), run);
         assert_eq!(store.get_dispatch(&held, 1).await.unwrap().run, run);
         assert!(store.next(&ann, id).await.is_none());
-        let settled = store.settle_turn(&held, &store.settlement(answer, events(1, 1))).await.unwrap();
+        let settled = store.settle_turn(&held, &store.settlement(answer, events(2, 2))).await.unwrap();
         assert_eq!(settled.queue, answer != "4");
     }
     assert!(store.next(&ann, id).await.is_none());
@@ -66,7 +66,7 @@ async fn an_interrupting_turn_goes_first_and_asks_the_other_to_stop(store: TestS
     assert_eq!((beat.held, beat.cancelled), (vec![held], vec![run.id]));
     let order: Vec<_> = store.list_queue(&ann, id).await.unwrap().iter().map(|(run, _)| run.id).collect();
     assert_eq!(order, [sooner.id, first.id, later.id]);
-    store.settle_turn(&held, &store.settlement("part", events(1, 1))).await.unwrap();
+    store.settle_turn(&held, &store.settlement("part", events(2, 2))).await.unwrap();
     let (run, _) = store.next(&ann, id).await.unwrap();
     assert_eq!((run.id, run.cancel_requested), (sooner.id, false));
     assert_eq!(store.texts(&ann, id, None).await, ["one", "part", "right now"]);
@@ -78,13 +78,13 @@ async fn a_rolled_back_turn_moves_to_a_side_branch(store: TestStore) {
     let (run, held) = store.started(&ann, turn(Some(id), "wrong")).await;
     store.queued(&ann, id, "right", OnBusy::Rollback).await;
     assert!(store.get_run(&ann, run.id).await.unwrap().cancel_requested);
-    store.settle_turn(&held, &store.settlement("part", events(1, 1))).await.unwrap();
+    store.settle_turn(&held, &store.settlement("part", events(2, 2))).await.unwrap();
     assert_eq!(store.texts(&ann, id, None).await, ["one", "1", "wrong", "part"]);
     let (_, held) = store.next(&ann, id).await.unwrap();
     assert_eq!(store.texts(&ann, id, None).await, ["one", "1", "right"]);
     let before = store.get_dispatch(&held, 9).await.unwrap().before;
     assert_eq!(before.iter().map(|message| message.text.as_str()).collect::<Vec<_>>(), ["one", "1"]);
-    store.settle_turn(&held, &store.settlement("2", events(1, 1))).await.unwrap();
+    store.settle_turn(&held, &store.settlement("2", events(2, 2))).await.unwrap();
     assert_eq!(store.texts(&ann, id, None).await, ["one", "1", "right", "2"]);
     assert_eq!(store.thread(&ann, id, None).await.conversation.message_count, 4);
     // Nothing is destroyed.
@@ -99,7 +99,7 @@ async fn a_queued_turn_can_be_edited_until_it_starts(store: TestStore) {
     assert_eq!(fails(store.edit_queued(&ann, run.id, &said("x")).await), "conflict run_started");
     assert_eq!(store.edit_queued(&ann, queued.id, &said("second")).await.unwrap(), queued);
     assert_eq!(store.list_queue(&ann, id).await.unwrap()[0].1.message, Some(said("second")));
-    store.settle_turn(&held, &store.settlement("1", events(1, 1))).await.unwrap();
+    store.settle_turn(&held, &store.settlement("1", events(2, 2))).await.unwrap();
     store.next(&ann, id).await.unwrap();
     assert_eq!(fails(store.edit_queued(&ann, queued.id, &said("x")).await), "conflict run_started");
     assert_eq!(store.texts(&ann, id, None).await, ["one", "1", "second"]);
@@ -118,8 +118,8 @@ async fn a_cancel_ends_a_queued_run_and_marks_one_under_way(store: TestStore) {
     let marked = store.request_cancel(&ann, run.id, store.now()).await.unwrap();
     assert_eq!((marked.status, marked.cancel_requested, marked.ended_at), (RunStatus::Running, true, None));
     // Its node is still the one to end it.
-    store.append_events(&held, &events(1, 1)).await.unwrap();
-    store.settle_turn(&held, &store.settlement("1", events(2, 2))).await.unwrap();
+    store.append_events(&held, &events(2, 2)).await.unwrap();
+    store.settle_turn(&held, &store.settlement("1", events(3, 3))).await.unwrap();
     assert!(store.next(&ann, id).await.is_none());
     assert_eq!(store.texts(&ann, id, None).await, ["one", "1"]);
 }
@@ -129,7 +129,7 @@ async fn a_queue_without_a_run_still_keeps_others_out(store: TestStore) {
     let (run, held) = store.started(&ann, turn(None, "one")).await;
     let id = run.conversation.unwrap();
     let queued = store.queued(&ann, id, "two", OnBusy::Enqueue).await;
-    store.settle_turn(&held, &store.settlement("1", events(1, 1))).await.unwrap();
+    store.settle_turn(&held, &store.settlement("1", events(2, 2))).await.unwrap();
     // Between the end of one and the start of the next, nobody slips in.
     let begun = store.begin_turn(&ann, &store.new_turn(turn(Some(id), "x"))).await.unwrap();
     assert_eq!(begun, store::turns::Begun::Busy(queued.id));

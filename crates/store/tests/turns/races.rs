@@ -49,7 +49,7 @@ async fn one_of_many_begins_and_the_others_are_told_of_it(store: TestStore) {
         let mut told = HashMap::new();
         for begun in &begun {
             match begun {
-                Begun::Started(run, lease) => {
+                Begun::Started(run, lease, _) => {
                     assert!(started.replace((run.id, *lease)).is_none(), "two started")
                 }
                 Begun::Busy(run) => *told.entry(*run).or_insert(0) += 1,
@@ -59,7 +59,7 @@ async fn one_of_many_begins_and_the_others_are_told_of_it(store: TestStore) {
         let (run, lease) = started.unwrap();
         assert_eq!(told, HashMap::from([(run, 63)]), "round {round}");
         let held = store::turns::Held { workspace: ann.workspace, lease };
-        store.settle_turn(&held, &store.settlement("y", events(1, 1))).await.unwrap();
+        store.settle_turn(&held, &store.settlement("y", events(2, 2))).await.unwrap();
     }
     assert_eq!(store.texts(&ann, id, None).await.len(), 42);
 }
@@ -76,7 +76,7 @@ async fn one_key_sent_by_many_is_one_run(store: TestStore) {
         let mut counts: HashMap<String, usize> = HashMap::new();
         let mut run = None;
         for begun in all_at_once(&nodes, &ann, turns.collect()).await {
-            if let Begun::Started(started, _) = &begun {
+            if let Begun::Started(started, _, _) = &begun {
                 run = Some(started.id);
             }
             *counts.entry(text(&begun)).or_default() += 1;
@@ -97,7 +97,7 @@ async fn a_queue_filled_by_many_starts_one_after_the_other(store: TestStore) {
     let turns = (0..24).map(|_| store.new_turn(enqueue.clone())).collect();
     assert!(all_at_once(&nodes, &ann, turns).await.iter().all(|begun| text(begun) == "queued"));
     for left in (0..24).rev() {
-        store.settle_turn(&held, &store.settlement("y", events(1, 1))).await.unwrap();
+        store.settle_turn(&held, &store.settlement("y", events(2, 2))).await.unwrap();
         // Both nodes hear of it at the same time, several times.
         let waiting = store::turns::Waiting { workspace: ann.workspace, conversation: id };
         let mut set = JoinSet::new();
@@ -142,7 +142,7 @@ async fn begins_deletes_and_settles_never_wait_for_each_other(store: TestStore) 
         let (run, held) = store.started(&ann, turn(None, "one")).await;
         let id = run.conversation.unwrap();
         let mut set = JoinSet::new();
-        let settlement = store.settlement("1", events(1, 1));
+        let settlement = store.settlement("1", events(2, 2));
         let (node, now) = (nodes[0].clone(), store.now());
         set.spawn(async move { node.settle_turn(&held, &settlement).await.map(|_| ()) });
         for n in 0..4 {

@@ -29,7 +29,7 @@ async fn what_is_used_is_counted_into_the_day_of_who_asked(store: TestStore) {
     store.count_usage(&held, of(100, 10), store.now()).await.unwrap();
     let used = store.get_tokens_used(&ann, store.now()).await.unwrap();
     assert_eq!(used, TokensUsed { user: 117, workspace: 117 }, "before its run has ended");
-    store.settle_turn(&held, &store.settlement("2", events(1, 2))).await.unwrap();
+    store.settle_turn(&held, &store.settlement("2", events(2, 3))).await.unwrap();
     store.count_call(&bob, store.new_id(), of(1000, 1), store.now()).await.unwrap();
     store.count_call(&bob, store.new_id(), of(1000, 1), store.now()).await.unwrap();
     let now = store.now();
@@ -55,9 +55,11 @@ async fn a_turn_is_refused_when_nothing_is_left_and_a_repeated_one_is_not(store:
         NewTurn { tokens: TokenLimits { user, workspace }, ..new }
     };
     let first = NewTurn { idempotency: Some(key("k", 1)), ..limited(7, 0) };
-    let Begun::Started(run, lease) = store.begin_turn(&ann, &first).await.unwrap() else { panic!("started") };
+    let Begun::Started(run, lease, _) = store.begin_turn(&ann, &first).await.unwrap() else {
+        panic!("started")
+    };
     let held = Held { workspace: ann.workspace, lease };
-    store.settle_turn(&held, &store.settlement("1", events(1, 2))).await.unwrap();
+    store.settle_turn(&held, &store.settlement("1", events(2, 3))).await.unwrap();
     let rows = "SELECT count(*) FROM runs";
     let before = store.count(rows).await;
     for (new, whose) in [(limited(7, 0), Whose::User), (limited(0, 5), Whose::Workspace)] {
@@ -82,7 +84,7 @@ async fn runs_that_end_at_once_are_all_counted(store: TestStore) {
     for _ in 0..24 {
         held.push(store.started(&ann, turn(None, "hi")).await.1);
     }
-    let settlements: Vec<_> = held.iter().map(|_| store.settlement("1", events(1, 2))).collect();
+    let settlements: Vec<_> = held.iter().map(|_| store.settlement("1", events(2, 3))).collect();
     let ending = held.iter().zip(&settlements).map(|(held, end)| store.settle_turn(held, end));
     for ended in futures_util::future::join_all(ending).await {
         ended.unwrap();
@@ -95,7 +97,7 @@ async fn a_conversation_with_approvals_is_purged(store: TestStore) {
     let ann = store.workspace("ann").await;
     let (run, held) = store.started(&ann, turn(None, "hi")).await;
     store.add_approvals(&held, &[crate::approvals::approval(&store)]).await.unwrap();
-    store.settle_turn(&held, &store.settlement("1", events(1, 2))).await.unwrap();
+    store.settle_turn(&held, &store.settlement("1", events(2, 3))).await.unwrap();
     let conversation = run.conversation.unwrap();
     store.delete_conversation(&ann, conversation, None, store.now()).await.unwrap();
     let of = Purgeable { workspace: ann.workspace, conversation };

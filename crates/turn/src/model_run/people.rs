@@ -124,7 +124,7 @@ impl Turns {
     pub(crate) async fn go_on_waiting(&self, held: Held) -> bool {
         match self.find_waiting(&held).await {
             Ok(Some((run, left))) => {
-                self.drive_from(held, &run, Some(left));
+                self.drive_from(held, &run, left, true);
                 true
             }
             Ok(None) => false,

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::call::{self, Parser, Request};
 use super::openai::endpoint;
-use super::{LanguageModel, ModelLimits, ModelStream};
+use super::{LanguageModel, ModelLimits, ModelStream, usual};
 use crate::error::UpstreamError;
 use crate::sse::SseEvent;
 
@@ -184,6 +184,10 @@ pub(super) struct Events {
 impl Parser for Events {
     fn event(&mut self, event: &SseEvent, out: &mut Vec<ModelEvent>) -> Result<bool, ModelFault> {
         if event.data.trim().is_empty() {
+            return Ok(false);
+        }
+        if let Some(said) = usual::anthropic(&event.data) {
+            out.push(said);
             return Ok(false);
         }
         let data: Value = serde_json::from_str(&event.data).map_err(|error| call::unreadable(&error))?;

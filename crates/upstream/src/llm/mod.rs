@@ -10,6 +10,7 @@ pub mod demo;
 pub mod models;
 pub mod openai;
 pub mod takes;
+mod usual;
 
 use std::time::Duration;
 

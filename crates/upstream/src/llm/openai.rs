@@ -12,7 +12,7 @@ use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use serde_json::{Map, Value, json};
 
 use super::call::{self, Parser, Request};
-use super::{LanguageModel, ModelLimits, ModelStream};
+use super::{LanguageModel, ModelLimits, ModelStream, usual};
 use crate::error::UpstreamError;
 use crate::sse::SseEvent;
 
@@ -183,6 +183,10 @@ impl Parser for Chunks {
                 return Ok(true);
             }
             _ => {}
+        }
+        if let Some(said) = usual::openai(&event.data) {
+            out.push(said);
+            return Ok(false);
         }
         let chunk: Value = serde_json::from_str(&event.data).map_err(|error| call::unreadable(&error))?;
         self.chunk(&chunk, "delta", out)?;
