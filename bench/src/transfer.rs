@@ -16,13 +16,16 @@ use crate::note;
 
 const CONVERSATIONS: u128 = 2_000;
 const MESSAGES: u128 = 20;
+/// The large file: its size, and how much memory its import may take.
+const LARGE: u64 = 1024 * 1024 * 1024;
+const LARGE_PEAK_MIB: u64 = 200;
 const TEXT: &str =
     "The quick brown fox jumps over the lazy dog, and comes back to tell of it in the evening. ";
 
 pub async fn run(server: &Path) -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
     let source = folder.path().join("source.jsonl");
-    write_source(&source)?;
+    write_source(&source, CONVERSATIONS, 3)?;
     let size = std::fs::metadata(&source)?.len();
     note(&format!("transfer: {} messages in {} MB", CONVERSATIONS * MESSAGES, size / 1_000_000));
     let read = plain_read(&source)?;
@@ -47,6 +50,43 @@ pub async fn run(server: &Path) -> anyhow::Result<()> {
         row(&mut out, "PostgreSQL: `threadkeep import`", import, size)?;
         row(&mut out, "PostgreSQL: `threadkeep export`", export, size)?;
     }
+    large(server, folder.path(), &mut out).await
+}
+
+/// A file that does not fit into the memory which its import may take.
+async fn large(server: &Path, folder: &Path, out: &mut impl std::io::Write) -> anyhow::Result<()> {
+    let source = folder.join("large.jsonl");
+    // A text of 11 KB, 20 of them in a conversation.
+    let repeats = 128;
+    let line = u128::from(TEXT.len() as u64) * repeats as u128 * MESSAGES;
+    write_source(&source, u128::from(LARGE) / line + 1, repeats)?;
+    let size = std::fs::metadata(&source)?.len();
+    ensure!(size >= LARGE, "only {size} bytes");
+    note("transfer: 1 GiB");
+    let data = folder.join("large");
+    std::fs::create_dir_all(&data)?;
+    let began = Instant::now();
+    let mut child = command(server, &[], &data).arg("import").arg(&source).spawn()?;
+    let status = format!("/proc/{}/status", child.id().context("a process")?);
+    let mut peak = 0;
+    let ended = loop {
+        tokio::select! {
+            ended = child.wait() => break ended?,
+            () = tokio::time::sleep(Duration::from_millis(50)) => {
+                let now = std::fs::read_to_string(&status).unwrap_or_default();
+                let line = now.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+                peak = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok()).unwrap_or(peak);
+            }
+        }
+    };
+    ensure!(ended.success(), "the import of 1 GiB failed");
+    let (took, peak) = (began.elapsed().as_secs_f64(), peak / 1024);
+    let met = if peak < LARGE_PEAK_MIB { "met" } else { "MISSED" };
+    writeln!(
+        out,
+        "\nA file of {} MiB is imported in {took:.0} s with at most {peak} MiB resident; goal under {LARGE_PEAK_MIB}: {met}.",
+        size / 1024 / 1024
+    )?;
     Ok(())
 }
 
@@ -60,21 +100,21 @@ fn id(number: u128) -> Uuid {
     Uuid::from_u128((0x0192_0000_0000_7000_8000 << 48) | number)
 }
 
-fn text(conversation: u128, message: u128) -> String {
-    format!("{conversation} {message} {}", TEXT.repeat(3))
+fn text(conversation: u128, message: u128, repeats: usize) -> String {
+    format!("{conversation} {message} {}", TEXT.repeat(repeats))
 }
 
 /// An export of ours.
-fn write_source(path: &Path) -> anyhow::Result<()> {
+fn write_source(path: &Path, conversations: u128, repeats: usize) -> anyhow::Result<()> {
     let mut out = BufWriter::new(std::fs::File::create(path)?);
     writeln!(out, r#"{{"type":"threadkeep","version":1}}"#)?;
     let at = "2026-01-01T00:00:00.000Z";
-    for conversation in 0..CONVERSATIONS {
+    for conversation in 0..conversations {
         let own = id(conversation << 16);
         let messages: Vec<String> = (0..MESSAGES)
             .map(|message| {
                 let role = if message.is_multiple_of(2) { "user" } else { "assistant" };
-                let (id, text) = (id((conversation << 16) | (message + 1)), text(conversation, message));
+                let (id, text) = (id((conversation << 16) | (message + 1)), text(conversation, message, repeats));
                 format!(
                     r#"{{"id":"{id}","role":"{role}","content":[{{"type":"text","text":"{text}"}}],"fileAttachments":[],"sources":[],"tokenCount":0,"metadata":{{}},"createdAt":1767225600000}}"#
                 )
@@ -129,7 +169,7 @@ fn bulk_sqlite(folder: &Path) -> anyhow::Result<Duration> {
         for conversation in 0..CONVERSATIONS {
             for message in 0..MESSAGES {
                 let (of, id) = (id(conversation << 16), id((conversation << 16) | (message + 1)));
-                insert.execute(params![id, of, text(conversation, message)])?;
+                insert.execute(params![id, of, text(conversation, message, 3)])?;
             }
         }
     }
@@ -149,7 +189,7 @@ async fn bulk_postgres(url: &str) -> anyhow::Result<Duration> {
             let lines: String = (0..MESSAGES)
                 .map(|message| {
                     let id = id((conversation << 16) | (message + 1));
-                    format!("{id}\t{own}\t{}\n", text(conversation, message))
+                    format!("{id}\t{own}\t{}\n", text(conversation, message, 3))
                 })
                 .collect();
             sink.send(Bytes::from(lines)).await?;
