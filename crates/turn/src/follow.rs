@@ -100,7 +100,9 @@ impl Turns {
         }
         tokio::time::sleep(grace).await;
         let alone = !place.is_followed_elsewhere() && *place.readers().borrow() == 0;
+        // Whoever was sent away because this node stops comes back to the next one.
         if alone
+            && !inner.draining.is_cancelled()
             && let Ok(found) = inner.store.get_run(scope, run).await
             && (found.status, found.on_disconnect) == (RunStatus::Queued, OnDisconnect::Cancel)
             && let Err(error) = inner.store.request_cancel(scope, run, inner.clock.now()).await
