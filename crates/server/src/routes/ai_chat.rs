@@ -1,6 +1,6 @@
 //! For `useChat` of the Vercel AI SDK: `/v1/ai/chat`, and a chat's stream and stop.
 
-use axum::extract::{FromRequest, Path, RawQuery, Request, State};
+use axum::extract::{FromRequest, RawQuery, Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use domain::message::Window;
@@ -17,7 +17,7 @@ use super::turns::idempotency;
 use crate::dialect::open::{Opened, active_run, client_id, conversation_id, open};
 use crate::dialect::{ai, log, member};
 use crate::extract::body::{Body, check_json, parse};
-use crate::extract::{Caller, Named, Paging};
+use crate::extract::{Caller, Named, Paging, Path};
 use crate::problem::Problem;
 use crate::state::AppState;
 use crate::stream::{Telling, respond_as};

@@ -1,6 +1,6 @@
 //! The `chat_conversation` resource: five operations and restore, all JSON:API.
 
-use axum::extract::{FromRequest, Path, RawQuery, Request, State};
+use axum::extract::{FromRequest, RawQuery, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use domain::conversation::{
@@ -17,7 +17,7 @@ use uuid::Uuid;
 
 use super::workspaces::path_id;
 use crate::etag::{self, IfMatch};
-use crate::extract::{Body, Caller, Named};
+use crate::extract::{Body, Caller, Named, Path};
 use crate::jsonapi::cursor::{encode_offset, encode_position};
 use crate::jsonapi::document::{self, Operation};
 use crate::jsonapi::error::{ApiError, ErrorDocument, Source};

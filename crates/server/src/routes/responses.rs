@@ -1,6 +1,6 @@
 //! OpenAI's Responses: `/v1/responses`. A response is a run, its id is the run's.
 
-use axum::extract::{FromRequest, Path, RawQuery, Request, State};
+use axum::extract::{FromRequest, RawQuery, Request, State};
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use domain::message::{MessageRole, Window};
@@ -20,7 +20,7 @@ use crate::dialect::responses::{Create, base, items_of, own_id, read, response_i
 use crate::dialect::{log, member, openai_list};
 use crate::extract::body::{Body, check_json, parse};
 use crate::extract::paging::pairs;
-use crate::extract::{Caller, Named};
+use crate::extract::{Caller, Named, Path};
 use crate::gateway::unknown_model;
 use crate::problem::Problem;
 use crate::state::AppState;
