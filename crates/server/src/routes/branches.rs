@@ -15,7 +15,7 @@ use store::turns::Branch;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use super::conversations::{Failure, accepts, answer_one};
+use super::conversations::{Failure, accepts, answer_one, located};
 use super::workspaces::path_id;
 use crate::extract::paging::List;
 use crate::extract::{Caller, JsonBody, Named, Paging, Path};
@@ -107,7 +107,8 @@ pub async fn fork(
     let made = copy(&app, &scope, path_id(&id)?, body.through).await?;
     let read = ThreadRead { window: Some(Window::All), branch: None };
     let messages = app.store.get_thread(&scope, made.id, read).await?.messages;
-    Ok(answer_one(&app, &scope, &query.view, StatusCode::CREATED, &made, &messages).await?)
+    let response = answer_one(&app, &scope, &query.view, StatusCode::CREATED, &made, &messages).await?;
+    Ok(located(&app, made.id, response))
 }
 
 /// The bytes of the files first: a fork that dies before its row leaves nothing but what the sweep removes.

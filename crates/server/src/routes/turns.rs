@@ -155,7 +155,10 @@ pub(super) fn wire(query: Option<&str>, headers: &HeaderMap, others: &[&str]) ->
 
 fn prefers_async(headers: &HeaderMap) -> bool {
     let values = headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
-    values.flat_map(|value| value.split(',')).any(|word| word.trim().eq_ignore_ascii_case("respond-async"))
+    values.flat_map(|value| value.split(',')).any(|wish| {
+        let word = wish.split(';').next().unwrap_or("");
+        word.trim().eq_ignore_ascii_case("respond-async")
+    })
 }
 
 pub(crate) fn idempotency(headers: &HeaderMap, body: &[u8]) -> Result<Option<Idempotency>, Problem> {

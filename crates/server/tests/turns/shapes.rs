@@ -15,6 +15,8 @@ stories!(
     lists_page_alike,
     openai_paths_tell_a_wrong_method_their_way,
     openai_paths_refuse_a_key_with_another_body,
+    an_execution_has_its_agents_model,
+    a_wish_may_have_parameters_and_a_fork_has_a_place,
 );
 
 /// Every (method, path, operation) there is under `/v1`.
@@ -289,5 +291,53 @@ async fn openai_paths_refuse_a_key_with_another_body(backend: Backend) -> Option
     let other = respond("two").await;
     refused(&other, 422, "idempotency_key_reused");
     assert_eq!(other.body["error"]["code"], "idempotency_key_reused");
+    Some(())
+}
+
+async fn an_execution_has_its_agents_model(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let agent = json!({ "name": "a", "runner": "sandbox", "model": "openai/gpt-zzz" });
+    let agent = world.send(Method::POST, "/v1/agents", Some(&agent)).await.body["id"].clone();
+    let gate = Release::default();
+    world.play(wait_after(vec![], &gate, "Done."));
+    let body = json!({ "prompt": "go", "agent": agent }).to_string();
+    let request = world.request(Method::POST, "/v1/executions").header("content-type", "application/json");
+    let running = request.body(body).send().await.unwrap();
+    let sent = world.sandbox.request(0).await.unwrap().body;
+    let at = sent["agent_url"].as_str().unwrap();
+    let config = format!("{}/config", &at[at.find("/v1/").unwrap()..]);
+    let config = world.server.request(Method::GET, &config);
+    let config = ask(config.bearer_auth(sent["config_token"].as_str().unwrap())).await.body;
+    assert_eq!(config["model"]["model"], "openai/gpt-zzz", "{config}");
+    gate.open();
+    running.text().await.unwrap();
+    let nobody = "0190d3a0-0000-7000-8000-000000000000";
+    for (path, body) in [
+        ("/v1/turns", json!({ "message": "x", "agent": nobody })),
+        ("/v1/executions", json!({ "prompt": "x", "agent": nobody })),
+    ] {
+        let answer = send(&world, &Method::POST, path, &body.to_string()).await;
+        refused(&answer, 422, "invalid_value");
+        assert_eq!(answer.body["source"]["pointer"], "/agent");
+    }
+    assert_eq!(world.count().await, (0, 0));
+    Some(())
+}
+
+async fn a_wish_may_have_parameters_and_a_fork_has_a_place(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let begun = ask(world.turn(&json!({ "message": "hi" })).header("prefer", "respond-async; foo=1")).await;
+    assert_eq!(begun.status, 202, "{}", begun.text);
+    world.settled(begun.body["run"].as_str().unwrap()).await;
+    let path = format!("{CONVERSATIONS}/{}/fork", begun.body["conversation"].as_str().unwrap());
+    let fork =
+        send(&world, &Method::POST, &path, &json!({ "through": begun.body["message"] }).to_string()).await;
+    assert_eq!(fork.status, 201, "{}", fork.text);
+    let id = fork.body["data"]["id"].as_str().unwrap();
+    assert!(
+        fork.header("location").ends_with(&format!("{CONVERSATIONS}/{id}")),
+        "{}",
+        fork.header("location")
+    );
     Some(())
 }
