@@ -91,7 +91,7 @@ pub async fn create(
     let turn = read(body, &app.limits, respond_async)?;
     let asked = Asked { caller, named, wire, respond_async };
     let answered = start(&app, &scope, turn, idempotency, asked).await;
-    app.tell_tokens(&scope, answered).await
+    app.tell_limits(&scope, answered).await
 }
 
 /// How a turn is to be answered, and to whom.
