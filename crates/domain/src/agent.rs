@@ -18,7 +18,7 @@ pub enum Runner {
 
 /// Tools that an agent has.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "a tool must be a name, { mcp, allow? } or { composio }")]
 pub enum ToolChoice {
     /// One of the server's own.
     Native(String),

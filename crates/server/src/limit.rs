@@ -78,13 +78,14 @@ impl Allowance {
     pub fn tell(self, headers: &mut HeaderMap) {
         let policy = format!("\"requests\";q={};w=1", self.per_second);
         let left = format!("\"requests\";r={};t={}", self.remaining, self.reset_seconds());
-        add_policy(headers, &policy, &left);
+        add_policy(headers, &policy, Some(&left));
     }
 }
 
-/// Puts one more limit, and what is left of it, into the `RateLimit` headers.
-pub fn add_policy(headers: &mut HeaderMap, policy: &str, left: &str) {
-    for (name, text) in [("ratelimit-policy", policy), ("ratelimit", left)] {
+/// Puts one more limit, and what is left of it where that is known, into the `RateLimit` headers.
+pub fn add_policy(headers: &mut HeaderMap, policy: &str, left: Option<&str>) {
+    for (name, text) in [("ratelimit-policy", Some(policy)), ("ratelimit", left)] {
+        let Some(text) = text else { continue };
         let before = headers.get(name).and_then(|value| value.to_str().ok());
         let all = before.map_or_else(|| text.to_owned(), |before| format!("{before}, {text}"));
         if let Ok(value) = HeaderValue::from_str(&all) {

@@ -144,21 +144,26 @@ fn chatted() -> OpenApiRouter<AppState> {
 }
 
 pub fn router(app: &AppState) -> Router {
-    let guarded = guarded().layer(from_fn_with_state(app.clone(), authenticate));
-    let served = served()
+    let wrong_method = || async { Problem::method_not_allowed() };
+    let plain = |routes: OpenApiRouter<AppState>| routes.split_for_parts().0;
+    let guarded = plain(guarded()).layer(from_fn_with_state(app.clone(), authenticate));
+    // A wrong method is told before anyone is asked for a credential, in the clients' own way.
+    let served = plain(served())
         .layer(from_fn_with_state(app.clone(), gateway::authenticate))
+        .method_not_allowed_fallback(wrong_method)
         .layer(from_fn(gateway::as_clients_expect));
-    let chatted =
-        chatted().layer(from_fn_with_state(app.clone(), authenticate)).layer(from_fn(dialect::in_words));
-    let responded = responded()
+    let chatted = plain(chatted())
         .layer(from_fn_with_state(app.clone(), authenticate))
+        .method_not_allowed_fallback(wrong_method)
+        .layer(from_fn(dialect::in_words));
+    let responded = plain(responded())
+        .layer(from_fn_with_state(app.clone(), authenticate))
+        .method_not_allowed_fallback(wrong_method)
         .layer(from_fn(dialect::as_openai))
         .layer(from_fn(gateway::as_clients_expect));
-    let all = open().merge(guarded).merge(served).merge(chatted).merge(responded);
-    let (router, _) = all.split_for_parts();
-    router
-        .fallback(web::fallback)
-        .method_not_allowed_fallback(|| async { Problem::method_not_allowed() })
+    let all = plain(open()).merge(guarded).merge(served).merge(chatted).merge(responded);
+    all.fallback(web::fallback)
+        .method_not_allowed_fallback(wrong_method)
         .layer(from_fn_with_state(app.clone(), host::guard))
         .layer(CatchPanicLayer::custom(|_: Box<dyn std::any::Any + Send>| {
             Problem::internal().into_response()

@@ -40,6 +40,20 @@ impl App {
         tell(limits, used, now, response.headers_mut());
         Ok(response)
     }
+
+    /// As `tell_tokens`, of what starts a run: with how many may be open, and that none is left where it is refused.
+    pub async fn tell_limits(
+        &self,
+        scope: &Scope,
+        answered: Result<Response, Problem>,
+    ) -> Result<Response, Problem> {
+        let none_left = answered.as_ref().is_err_and(|problem| problem.code == "too_many_runs");
+        let mut response = self.tell_tokens(scope, answered).await.unwrap_or_else(Problem::into_response);
+        let policy = format!("\"runs-user\";q={}", self.limits.max_open_runs_per_user);
+        let left = none_left.then_some("\"runs-user\";r=0;t=1");
+        add_policy(response.headers_mut(), &policy, left);
+        Ok(response)
+    }
 }
 
 fn tell(limits: TokenLimits, used: TokensUsed, now: Timestamp, headers: &mut HeaderMap) {
@@ -52,7 +66,7 @@ fn tell(limits: TokenLimits, used: TokensUsed, now: Timestamp, headers: &mut Hea
             add_policy(
                 headers,
                 &format!("\"{name}\";q={limit};w={WINDOW}"),
-                &format!("\"{name}\";r={left};t={reset}"),
+                Some(&format!("\"{name}\";r={left};t={reset}")),
             );
         }
     }

@@ -89,6 +89,7 @@ impl Turns {
         let stop = Stop {
             live: Arc::clone(live),
             deadline: self.time_left(run),
+            longest: inner.limits.run_timeout_seconds,
             policy: run.on_disconnect,
             grace: Duration::from_secs(inner.limits.disconnect_grace_seconds)
                 .max(if inner.store.is_shared() { HEARING } else { Duration::ZERO }),
@@ -133,13 +134,15 @@ fn runner(dispatch: &Dispatch, agent: Option<&Agent>) -> Runner {
 pub(crate) struct Stop {
     live: Arc<LiveRun>,
     deadline: Duration,
+    /// What a run may take in all, in seconds.
+    longest: u64,
     policy: OnDisconnect,
     grace: Duration,
 }
 
 impl Stop {
     pub(crate) async fn wait(self) -> Result<Ending, TurnError> {
-        let Self { live, deadline, policy, grace } = self;
+        let Self { live, deadline, longest, policy, grace } = self;
         tokio::select! {
             biased;
             () = live.lost.cancelled() => Err(StoreError::Lost.into()),
@@ -149,7 +152,7 @@ impl Stop {
                 Ok(Ending::cancelled("nobody reads the run any more"))
             }
             () = tokio::time::sleep(deadline) => {
-                let message = format!("the run took longer than {} seconds", deadline.as_secs());
+                let message = format!("the run took longer than {longest} seconds");
                 Ok(Ending::failed("run_timeout", message))
             }
         }

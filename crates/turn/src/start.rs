@@ -45,6 +45,7 @@ impl Turns {
         if inner.draining.is_cancelled() {
             return Err(TurnError::Draining);
         }
+        self.check_agent(scope, turn.agent.as_deref()).await?;
         self.check_length(scope, &turn).await?;
         let clock = &inner.clock;
         let interrupts =
@@ -116,6 +117,7 @@ impl Turns {
         if inner.draining.is_cancelled() {
             return Err(TurnError::Draining);
         }
+        self.check_agent(scope, execution.agent.as_deref()).await?;
         let StartExecution { id, prompt, agent, workflow, model, files, idempotency } = execution;
         let new = NewExecution {
             id,

@@ -118,8 +118,7 @@ export const listRuns = (id: string, after?: string, signal?: AbortSignal) =>
   request<Page<Run>>(`${conversations}/${id}/runs`, { query: { limit: 20, after }, signal });
 export const listQueue = (id: string, signal?: AbortSignal) =>
   request<Page<Queued>>(`${conversations}/${id}/queue`, { query: { limit: 100 }, signal }).then((page) => page.data);
-export const listBranches = (id: string, signal?: AbortSignal) =>
-  request<Page<Branch>>(`${conversations}/${id}/branches`, { query: { limit: 100 }, signal }).then((page) => page.data);
+export const listBranches = (id: string) => all<Branch>(`${conversations}/${id}/branches`);
 export const selectBranch = (id: string, branch: string) =>
   request<Branch>(`${conversations}/${id}/branches/${branch}/select`, { method: 'POST' });
 
@@ -146,8 +145,7 @@ export const editQueued = (id: string, message: string) =>
   request<Run>(`/v1/runs/${id}`, { method: 'PATCH', body: { message } });
 export const decideApproval = (run: string, id: string, approve: boolean, reason?: string) =>
   request<void>(`/v1/runs/${run}/approvals`, { method: 'POST', body: { id, approve, ...(reason ? { reason } : {}) } });
-export const listApprovals = (run: string) =>
-  request<Page<{ id: string; status: string }>>(`/v1/runs/${run}/approvals`).then((page) => page.data);
+export const listApprovals = (run: string) => all<{ id: string; status: string }>(`/v1/runs/${run}/approvals`);
 export const listModels = () => request<{ data: { id: string }[] }>('/v1/models').then((list) => list.data);
 
 /** One of the server's own tools, those of a tool server (some of them), or those of a Composio toolkit. */

@@ -32,7 +32,7 @@ pub struct LineTooLong {
 }
 
 impl LineSplitter {
-    /// `max` counts a line's bytes up to its `\n`, without a BOM.
+    /// `max` counts a line's bytes without a BOM and its line end, `\n` or `\r\n`.
     pub fn new(max: usize) -> Self {
         Self { max, held: Vec::new(), start: 0, searched: 0, fresh: true }
     }
@@ -54,12 +54,13 @@ impl LineSplitter {
             let rest = self.held.get(self.searched..).unwrap_or_default();
             let Some(found) = memchr(b'\n', rest) else {
                 self.searched = self.held.len();
-                self.check(self.searched - self.start)?;
+                // A `\r` may yet turn out to be of the line's end.
+                self.check(&self.held[self.start..])?;
                 return Ok(None);
             };
             let (start, end) = (self.start, self.searched + found);
             // Before anything moves: a line that is too long is too long at every call.
-            self.check(end - start)?;
+            self.check(&self.held[start..end])?;
             self.start = end + 1;
             self.searched = end + 1;
             if !is_blank(&self.held[start..end]) {
@@ -72,14 +73,17 @@ impl LineSplitter {
     /// What is left after the last `\n`, once there is nothing more to push and `next_line` gives none.
     pub fn finish(&mut self) -> Result<Option<&[u8]>, LineTooLong> {
         let start = self.start;
-        self.check(self.held.len() - start)?;
+        if self.held.len() - start > self.max {
+            return Err(LineTooLong { max: self.max });
+        }
         self.start = self.held.len();
         self.searched = self.start;
         let line = &self.held[start..];
         Ok((!is_blank(line)).then_some(line))
     }
 
-    fn check(&self, length: usize) -> Result<(), LineTooLong> {
+    fn check(&self, line: &[u8]) -> Result<(), LineTooLong> {
+        let length = line.strip_suffix(b"\r").unwrap_or(line).len();
         if length > self.max { Err(LineTooLong { max: self.max }) } else { Ok(()) }
     }
 
@@ -121,7 +125,7 @@ mod tests {
                     Err(LineTooLong { .. }) => return (lines, true),
                 }
             }
-            let bound = max + piece.len() + BOM.len();
+            let bound = max + 1 + piece.len() + BOM.len();
             assert!(splitter.held.len() <= bound, "{} > {bound}", splitter.held.len());
         }
         match splitter.finish() {
@@ -168,6 +172,9 @@ mod tests {
         assert_eq!(split(3, &[b"abc\nabc"]), (vec![line("abc"), line("abc")], false));
         assert_eq!(split(3, &[b"abc\nabcd"]), (vec![line("abc")], true));
         assert_eq!(split(3, &[b"\xEF\xBB\xBFabc\n"]), (vec![line("abc")], false));
+        assert_eq!(split(3, &[b"abc\r\nabc\r", b"\n"]), (vec![line("abc"), line("abc")], false));
+        assert_eq!(split(3, &[b"abc\r\r\n"]), (vec![], true));
+        assert_eq!(split(3, &[b"abc\r"]), (vec![], true));
         let mut splitter = LineSplitter::new(3);
         splitter.push(b"abcd");
         assert_eq!(splitter.next_line(), Err(LineTooLong { max: 3 }));

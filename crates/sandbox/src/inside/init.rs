@@ -45,7 +45,7 @@ pub fn settle(setup: &Setup) -> Result<ExitCode, String> {
         }
         _ => PathBuf::from(WORKSPACE),
     };
-    std::fs::create_dir_all(&workspace).map_err(doing("the workspace"))?;
+    std::fs::create_dir_all(workspace.join("assets")).map_err(doing("the workspace"))?;
     std::env::set_current_dir(&workspace).map_err(doing("the workspace"))?;
     // If memory runs out on the machine, this goes first.
     let _ = std::fs::write("/proc/self/oom_score_adj", "1000");

@@ -40,13 +40,13 @@ async fn a_plain_answer_streams_and_ends_once() {
 #[tokio::test]
 async fn a_step_begins_and_ends_with_its_arguments_result_and_duration() {
     let world = World::new().await;
-    let lines = world.run("run echo $((6 * 7)); pwd; echo $WORKSPACE").await;
+    let lines = world.run("run echo $((6 * 7)); pwd; echo $WORKSPACE; ls -d assets").await;
     let steps: Vec<_> = lines.of("step").collect();
     assert_eq!(steps.len(), 2, "{lines:#?}");
     assert_eq!(steps[0]["status"], "running");
-    assert_eq!(steps[0]["args"]["command"], "echo $((6 * 7)); pwd; echo $WORKSPACE");
+    assert_eq!(steps[0]["args"]["command"], "echo $((6 * 7)); pwd; echo $WORKSPACE; ls -d assets");
     assert_eq!(steps[1]["status"], "succeeded");
-    assert_eq!(steps[1]["result"], "42\n/root/workspace\n/root/workspace\n");
+    assert_eq!(steps[1]["result"], "42\n/root/workspace\n/root/workspace\nassets\n");
     assert!(steps[1]["durationMs"].is_u64());
     assert_eq!(steps[0]["id"], steps[1]["id"]);
     let failed = world.run("run echo oops; exit 3").await;

@@ -39,6 +39,7 @@ fn refused(args: &[&str], env: &[(&str, &str)], toml: &str) -> String {
 fn sample(setting: &Setting, n: usize) -> (String, String) {
     let text = match &setting.kind {
         Kind::Text(_) => format!("text{n}"),
+        Kind::Model(_) => format!("provider/model{n}"),
         Kind::Path(_) => format!("/srv/{n}"),
         Kind::Address(_) => format!("127.0.0.1:900{n}"),
         Kind::Url(_) | Kind::BaseUrl(_) => format!("https://h{n}.example.org/x"),

@@ -30,6 +30,8 @@ pub(super) type Place<T> = fn(&mut Config) -> &mut T;
 #[derive(Debug)]
 pub(super) enum Kind {
     Text(Place<Option<String>>),
+    /// As `provider/model`.
+    Model(Place<Option<String>>),
     Path(Place<PathBuf>),
     Address(Place<SocketAddr>),
     /// An address that is used as it is.
@@ -167,7 +169,7 @@ static SETTINGS: &[Setting] = &[
         .otherwise("http://127.0.0.1:8080, unless this server listens there"),
     row(MODELS, "context_summary", "THREADKEEP_CONTEXT_SUMMARY", Kind::Switch(|c| &mut c.context_summary))
         .help("Whether a model sums up what is left out of a long thread: on or off"),
-    row(MODELS, "model", "THREADKEEP_MODEL", Kind::Text(|c| &mut c.model))
+    row(MODELS, "model", "THREADKEEP_MODEL", Kind::Model(|c| &mut c.model))
         .help("Model where neither conversation, agent nor workspace names one, as provider/model")
         .otherwise("the first of the provider that is set up, else demo/assistant"),
     row(MODELS, "composio_api_key", "COMPOSIO_API_KEY", secret(1, |c| &mut c.composio.api_key))
@@ -253,6 +255,7 @@ impl Kind {
     fn placeholder(&self) -> &'static str {
         match self {
             Self::Text(_) => "TEXT",
+            Self::Model(_) => "PROVIDER/MODEL",
             Self::Path(_) => "FOLDER",
             Self::Address(_) => "HOST:PORT",
             Self::Url(_) | Self::BaseUrl(_) | Self::Database(_) | Self::Blobs(_) => "URL",

@@ -22,6 +22,7 @@ impl Setting {
     pub(super) fn set(&self, config: &mut Config, raw: &str) -> Result<(), String> {
         match &self.kind {
             Kind::Text(place) => *place(config) = Some(text(raw)?),
+            Kind::Model(place) => *place(config) = Some(model(raw)?),
             Kind::Path(place) => *place(config) = path(raw)?,
             Kind::Address(place) => *place(config) = address(raw)?,
             Kind::Url(place) => *place(config) = Some(url(raw)?),
@@ -41,7 +42,9 @@ impl Setting {
     /// mutably only because that is how places are named; it changes nothing.
     pub(super) fn shown(&self, config: &mut Config) -> Option<toml::Value> {
         let text = match &self.kind {
-            Kind::Text(place) | Kind::Url(place) | Kind::BaseUrl(place) => place(config).clone()?,
+            Kind::Text(place) | Kind::Model(place) | Kind::Url(place) | Kind::BaseUrl(place) => {
+                place(config).clone()?
+            }
             Kind::Path(place) => place(config).display().to_string(),
             Kind::Address(place) => place(config).to_string(),
             Kind::Database(place) => match place(config) {
@@ -171,10 +174,23 @@ fn database(raw: &str) -> Result<Database, String> {
     Ok(Database::Sqlite(PathBuf::from(path)))
 }
 
+fn model(raw: &str) -> Result<String, String> {
+    let text = text(raw)?;
+    match text.split_once('/') {
+        Some((provider, model)) if !provider.is_empty() && !model.is_empty() => Ok(text),
+        _ => Err("provider/model, like demo/assistant".to_owned()),
+    }
+}
+
 fn blobs(raw: &str) -> Result<Blobs, String> {
     let raw = raw.trim();
     let wanted = || "file:///PATH (a plain path) or s3://BUCKET/PREFIX".to_owned();
     if let Some(rest) = raw.strip_prefix("s3://") {
+        let wanted = || {
+            "s3://BUCKET/PREFIX with a bucket of 3 to 63 small letters, digits, - and ., and a prefix of letters, \
+             digits, -, _, ., = and /"
+                .to_owned()
+        };
         let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
         let prefix = prefix.strip_suffix('/').unwrap_or(prefix);
         let bucket_is_good = (3..=63).contains(&bucket.len())

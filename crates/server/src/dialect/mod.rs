@@ -20,7 +20,9 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use crate::extract::body::told;
 use crate::extract::paging::pairs;
+use crate::extract::shape::Strict;
 use crate::problem::Problem;
 
 /// What a client asked for, in no dialect.
@@ -118,8 +120,9 @@ impl Options {
 pub fn member<T: DeserializeOwned>(from: &Value, at: &str, name: &str) -> Result<Option<T>, Problem> {
     match &from[name] {
         Value::Null => Ok(None),
-        value => T::deserialize(value).map(Some).map_err(|error| {
-            Problem::invalid_value(&format!("{at}/{name}"), format!("{name} does not fit: {error}."))
+        value => T::deserialize(Strict(value)).map(Some).map_err(|error| {
+            let reason = told(&error.to_string());
+            Problem::invalid_value(&format!("{at}/{name}"), format!("{name} does not fit: {reason}."))
         }),
     }
 }
@@ -189,7 +192,7 @@ pub fn openai_list(mut all: Vec<Value>, query: Option<&str>) -> Result<Response,
 pub async fn as_openai(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     let problem = response.extensions().get::<std::sync::Arc<Problem>>();
-    if let Some(problem) = problem.filter(|problem| problem.status == StatusCode::UNPROCESSABLE_ENTITY) {
+    if let Some(problem) = problem.filter(|problem| is_invalid(problem)) {
         let problem = Problem { status: StatusCode::BAD_REQUEST, ..(**problem).clone() };
         let kept = std::mem::take(response.headers_mut());
         response = problem.into_response();
@@ -198,6 +201,11 @@ pub async fn as_openai(request: Request, next: Next) -> Response {
         }
     }
     response
+}
+
+/// Of the others OpenAI has no word: a key that came before with another body stays what it is everywhere.
+fn is_invalid(problem: &Problem) -> bool {
+    problem.status == StatusCode::UNPROCESSABLE_ENTITY && problem.code != "idempotency_key_reused"
 }
 
 /// Failures in words, for clients that show the body of one to their user. Who asks for JSON gets the problem.

@@ -8,7 +8,9 @@ use axum::http::{HeaderMap, StatusCode, header};
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
+use serde_path_to_error::Segment;
 
+use super::shape::Strict;
 use super::upload::drain_body;
 use crate::jsonapi::error::Source;
 use crate::problem::Problem;
@@ -100,22 +102,51 @@ fn is_json(kind: &str) -> bool {
     essence == "application/json" || (essence.starts_with("application/") && essence.ends_with("+json"))
 }
 
-/// Strict JSON into `T`; the error names the member or the place.
+/// Strict JSON into `T`, which an object is; the error names the member or the place.
 pub fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     domain::json::check(bytes).map_err(|fault| {
         Problem::malformed_document(&fault.pointer, format!("The body is refused: {fault}."))
     })?;
-    serde_json::from_slice(bytes).map_err(|error| {
-        let status = StatusCode::UNPROCESSABLE_ENTITY;
-        let text = error.to_string();
-        if text.starts_with("unknown field") {
-            return Problem::new(
-                StatusCode::BAD_REQUEST,
-                "unknown_field",
-                "Unknown field",
-                format!("{text}."),
-            );
-        }
-        Problem::new(status, "invalid_value", "Invalid value", format!("The body does not fit: {text}."))
+    if !bytes.trim_ascii_start().starts_with(b"{") {
+        return Err(Problem::invalid_value("", "The body must be a JSON object."));
+    }
+    let mut json = serde_json::Deserializer::from_slice(bytes);
+    serde_path_to_error::deserialize(Strict(&mut json)).map_err(|error| misfit(&error))
+}
+
+/// What is wrong with which member.
+fn misfit(error: &serde_path_to_error::Error<serde_json::Error>) -> Problem {
+    let text = error.inner().to_string();
+    let reason = text.rsplit_once(" at line ").map_or(text.as_str(), |(reason, _)| reason);
+    let pointer = pointer(error.path());
+    if reason.starts_with("unknown field `") {
+        return Problem::new(StatusCode::BAD_REQUEST, "unknown_field", "Unknown field", format!("{reason}."))
+            .at(Source::pointer(pointer));
+    }
+    if let Some(name) = reason.strip_prefix("missing field `").and_then(|rest| rest.split('`').next()) {
+        return Problem::invalid_value(&format!("{pointer}/{name}"), format!("{name} is missing."));
+    }
+    let what = match pointer.as_str() {
+        "" => "The body".to_owned(),
+        _ => error.path().to_string(),
+    };
+    Problem::invalid_value(&pointer, format!("{what} does not fit: {}.", told(reason)))
+}
+
+fn pointer(path: &serde_path_to_error::Path) -> String {
+    path.iter().fold(String::new(), |pointer, segment| match segment {
+        Segment::Seq { index } => format!("{pointer}/{index}"),
+        Segment::Map { key } => format!("{pointer}/{}", key.replace('~', "~0").replace('/', "~1")),
+        Segment::Enum { .. } | Segment::Unknown => pointer,
     })
+}
+
+/// A reason without the names of our own types.
+pub fn told(reason: &str) -> String {
+    match reason.rsplit_once("expected ") {
+        Some((found, "u8" | "u16" | "u32" | "u64" | "usize" | "i8" | "i16" | "i32" | "i64" | "isize")) => {
+            format!("{found}expected a whole number within bounds")
+        }
+        _ => reason.to_owned(),
+    }
 }

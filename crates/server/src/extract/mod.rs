@@ -4,9 +4,12 @@ pub mod body;
 pub mod caller;
 mod disposition;
 pub mod paging;
+mod path;
+pub mod shape;
 pub mod table_file;
 pub mod upload;
 
 pub use body::{Body, JsonBody};
 pub use caller::{Caller, Named};
 pub use paging::{Find, Paging};
+pub use path::Path;

@@ -2,6 +2,8 @@
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use domain::search::Query;
 use serde::Serialize;
 use store::knowledge::{Listed, TextSearch};
@@ -13,6 +15,8 @@ use crate::problem::Problem;
 
 const DEFAULT: usize = 50;
 const MAX: usize = 100;
+/// What the text in a cursor begins with.
+const TEXT_MARK: &str = "after:";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Paging {
@@ -48,11 +52,42 @@ impl Paging {
         self.limit + 1
     }
 
+    /// A page of rows that were all read, from after the one that the cursor names.
+    pub fn cut<R, T>(
+        &self,
+        mut rows: Vec<R>,
+        cursor: impl Fn(&R) -> String,
+        shape: impl Fn(R) -> T,
+    ) -> Result<List<T>, Problem> {
+        if let Some(after) = &self.after {
+            let at = rows.iter().position(|row| cursor(row) == *after).ok_or_else(bad_after)?;
+            rows.drain(..=at);
+        }
+        Ok(self.list(rows, cursor, shape))
+    }
+
     /// The cursor as the id or number that it is.
     pub fn after<T: std::str::FromStr>(&self) -> Result<Option<T>, Problem> {
-        let bad = || Problem::invalid_parameter("after", "after must be the `next` of the page before.");
-        self.after.as_deref().map(|text| text.parse().map_err(|_| bad())).transpose()
+        self.after.as_deref().map(|text| text.parse().map_err(|_| bad_after())).transpose()
     }
+
+    /// The cursor as the text that `text_cursor` made it of.
+    pub fn after_text(&self) -> Result<Option<String>, Problem> {
+        let read = |cursor: &String| {
+            let text = String::from_utf8(URL_SAFE_NO_PAD.decode(cursor).ok()?).ok()?;
+            text.strip_prefix(TEXT_MARK).map(str::to_owned)
+        };
+        self.after.as_ref().map(|cursor| read(cursor).ok_or_else(bad_after)).transpose()
+    }
+}
+
+/// The cursor of a row that is known by a text of people's own: any text would do as one, so a cursor is marked.
+pub fn text_cursor(text: &str) -> String {
+    URL_SAFE_NO_PAD.encode(format!("{TEXT_MARK}{text}"))
+}
+
+fn bad_after() -> Problem {
+    Problem::invalid_parameter("after", "after must be the `next` of the page before.")
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for Paging {

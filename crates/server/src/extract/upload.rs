@@ -32,6 +32,8 @@ const IDLE: Duration = Duration::from_secs(30);
 const HEAD_BYTES: usize = 8 * 1024;
 /// What boundaries and part headers add to the files of one request.
 pub(super) const FRAMING_BYTES: u64 = 64 * 1024;
+/// Files that a run's sandbox may hand in, which it does in one request: its bag bounds them, and this.
+const MAX_RESULTS: u64 = 1000;
 /// How much may come before a part begins: its headers, and what a fast sender has already sent after them.
 pub(super) const HEADER_BYTES: u64 = 4 * 1024 * 1024;
 /// Of parts that are no files.
@@ -73,8 +75,7 @@ impl Upload {
         let boundary = boundary(request.headers())?;
         let announced = request.body().size_hint().lower();
         let limits = &self.app.limits;
-        let most =
-            limits.max_files_per_message.saturating_mul(limits.max_file_bytes).saturating_add(FRAMING_BYTES);
+        let most = self.max_files().saturating_mul(limits.max_file_bytes).saturating_add(self.framing());
         let source = Arc::new(Incoming::new(request.into_body()));
         let taken = if announced > most {
             Err(too_large_request(most))
@@ -87,6 +88,21 @@ impl Upload {
                 drain(stream::poll_fn(|cx| source.poll(cx))).await;
                 Err(problem)
             }
+        }
+    }
+
+    fn max_files(&self) -> u64 {
+        match self.target.source {
+            FileSource::User => self.app.limits.max_files_per_message,
+            FileSource::Sandbox => MAX_RESULTS,
+        }
+    }
+
+    /// What is not the files' own of a request.
+    fn framing(&self) -> u64 {
+        match self.target.source {
+            FileSource::User => FRAMING_BYTES,
+            FileSource::Sandbox => 16 * FRAMING_BYTES,
         }
     }
 
@@ -152,9 +168,13 @@ impl Upload {
 
     async fn take_file(&mut self, mut field: Field<'_>, sent: &str, announced: u64) -> Result<(), Problem> {
         let limits = self.app.limits.clone();
-        if self.reserved.len() as u64 >= limits.max_files_per_message {
-            let detail = format!("One request takes at most {} files.", limits.max_files_per_message);
-            return Err(too_large("too_many_files", detail, limits.max_files_per_message));
+        if self.reserved.len() as u64 >= self.max_files() {
+            let most = self.max_files();
+            return Err(too_large(
+                "too_many_files",
+                format!("One request takes at most {most} files."),
+                most,
+            ));
         }
         let mut head = BytesMut::new();
         while head.len() < HEAD_BYTES
@@ -176,7 +196,7 @@ impl Upload {
         let mime_type = sniff(&head, &name);
         self.check_type(&mime_type, sent)?;
         // Of the announced bytes at least these are files: a bag that cannot take them says so now.
-        let coming = if self.reserved.is_empty() { announced.saturating_sub(FRAMING_BYTES) } else { 0 };
+        let coming = if self.reserved.is_empty() { announced.saturating_sub(self.framing()) } else { 0 };
         let (id, key) = self.reserve(name, self.target.source, coming).await?;
         let mut writer: BlobWriter = self.app.blobs.writer(&key).await?;
         let mut size = 0;

@@ -37,25 +37,34 @@ pub async fn run(
     let named = named.and(member(&body["forwardedProps"], "/forwardedProps", "workspace")?)?;
     let ag_ui::Input { thread, run: name, asked } = ag_ui::read(&body)?;
     let scope = caller.scope(named).await?;
-    // Before anything is written.
-    let stream = app.turns.open_stream(&scope)?;
-    let renderer =
-        |after| Renderer::after(Wire::AgUi, after).at(&app.public_url).named(&thread, name.as_deref());
-    let (telling, follower, run) = match open(&app, &scope, asked, idempotency(&headers, &bytes)?).await? {
-        Opened::Started(run) => (Telling::plain(renderer(0)), app.turns.follow_started(stream, run.id), run),
-        Opened::Found(run) => (Telling::plain(renderer(0)), app.turns.follow(stream, run.id, 0).await?, run),
-        Opened::Decided(run) => {
-            let events = log::so_far(&app, &scope, run.id).await?;
-            let asked =
-                events.iter().rev().find(|event| event.kind == "approval").map_or(0, |event| event.seq);
-            let (mut renderer, mut opening) = (renderer(asked), Vec::new());
-            push(&mut renderer, events.iter().filter(|event| event.seq <= asked));
-            renderer.begin_again(&mut opening);
-            let follower = app.turns.follow(stream, run.id, asked).await?;
-            (Telling { opening, ..Telling::plain(renderer) }, follower, run)
-        }
-    };
-    Ok(respond_as(follower, Telling { pauses: true, ..telling }, caller, named, &run))
+    let answered: Result<Response, Problem> = async {
+        // Before anything is written.
+        let stream = app.turns.open_stream(&scope)?;
+        let renderer =
+            |after| Renderer::after(Wire::AgUi, after).at(&app.public_url).named(&thread, name.as_deref());
+        let (telling, follower, run) = match open(&app, &scope, asked, idempotency(&headers, &bytes)?).await?
+        {
+            Opened::Started(run) => {
+                (Telling::plain(renderer(0)), app.turns.follow_started(stream, run.id), run)
+            }
+            Opened::Found(run) => {
+                (Telling::plain(renderer(0)), app.turns.follow(stream, run.id, 0).await?, run)
+            }
+            Opened::Decided(run) => {
+                let events = log::so_far(&app, &scope, run.id).await?;
+                let asked =
+                    events.iter().rev().find(|event| event.kind == "approval").map_or(0, |event| event.seq);
+                let (mut renderer, mut opening) = (renderer(asked), Vec::new());
+                push(&mut renderer, events.iter().filter(|event| event.seq <= asked));
+                renderer.begin_again(&mut opening);
+                let follower = app.turns.follow(stream, run.id, asked).await?;
+                (Telling { opening, ..Telling::plain(renderer) }, follower, run)
+            }
+        };
+        Ok(respond_as(follower, Telling { pauses: true, ..telling }, caller, named, &run))
+    }
+    .await;
+    app.tell_limits(&scope, answered).await
 }
 
 /// Makes the renderer remember what its reader has already.

@@ -2,7 +2,7 @@
 //! it made. Each with a token of that run alone.
 
 use axum::body::Body;
-use axum::extract::{Path, Request, State};
+use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use domain::file::{Bag, File, FileSource};
@@ -17,8 +17,8 @@ use uuid::Uuid;
 use super::files::{Uploaded, created};
 use super::workspaces::path_id;
 use super::{planning, uploads};
-use crate::extract::Paging;
 use crate::extract::upload::{self, Target, Upload};
+use crate::extract::{Paging, Path};
 use crate::kit::Kit;
 use crate::problem::Problem;
 use crate::state::{App, AppState};

@@ -1,6 +1,6 @@
 //! Agents: `/v1/agents`. Every member may use them; admins make and change them.
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use domain::agent::{Agent, AgentSettings, MAX_INSTRUCTIONS_CHARS, Runner, ToolChoice};
@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::workspaces::{check_name, path_id};
 use crate::extract::paging::List;
-use crate::extract::{Caller, JsonBody, Named, Paging};
+use crate::extract::{Caller, JsonBody, Named, Paging, Path};
 use crate::problem::Problem;
 use crate::state::AppState;
 

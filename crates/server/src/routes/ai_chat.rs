@@ -1,6 +1,6 @@
 //! For `useChat` of the Vercel AI SDK: `/v1/ai/chat`, and a chat's stream and stop.
 
-use axum::extract::{FromRequest, Path, RawQuery, Request, State};
+use axum::extract::{FromRequest, RawQuery, Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use domain::message::Window;
@@ -17,7 +17,7 @@ use super::turns::idempotency;
 use crate::dialect::open::{Opened, active_run, client_id, conversation_id, open};
 use crate::dialect::{ai, log, member};
 use crate::extract::body::{Body, check_json, parse};
-use crate::extract::{Caller, Named, Paging};
+use crate::extract::{Caller, Named, Paging, Path};
 use crate::problem::Problem;
 use crate::state::AppState;
 use crate::stream::{Telling, respond_as};
@@ -42,36 +42,40 @@ pub async fn chat(
     let named = named.and(member(&body, "", "workspace")?)?;
     let asked = ai::read(&body)?;
     let scope = caller.scope(named).await?;
-    // Before anything is written.
-    let stream = app.turns.open_stream(&scope)?;
-    match open(&app, &scope, asked, idempotency(&headers, &bytes)?).await? {
-        Opened::Started(run) => {
-            let follower = app.turns.follow_started(stream, run.id);
-            let renderer = Renderer::after(Wire::UiMessage, 0).at(&app.public_url);
-            let telling = Telling { pauses: true, ..Telling::plain(renderer) };
-            Ok(respond_as(follower, telling, caller, named, &run))
-        }
-        Opened::Found(run) => whole(&app, stream, caller, named, &run, 0).await,
-        Opened::Decided(run) => {
-            let events = log::so_far(&app, &scope, run.id).await?;
-            let asked =
-                events.iter().rev().find(|event| event.kind == "approval").map_or(0, |event| event.seq);
-            let mut renderer = Renderer::after(Wire::UiMessage, asked).at(&app.public_url);
-            let mut opening = Vec::new();
-            for event in events.iter().filter(|event| event.seq <= asked) {
-                renderer.push(event.seq, event.ts, event.kind, &event.data, &mut opening);
+    let answered: Result<Response, Problem> = async {
+        // Before anything is written.
+        let stream = app.turns.open_stream(&scope)?;
+        match open(&app, &scope, asked, idempotency(&headers, &bytes)?).await? {
+            Opened::Started(run) => {
+                let follower = app.turns.follow_started(stream, run.id);
+                let renderer = Renderer::after(Wire::UiMessage, 0).at(&app.public_url);
+                let telling = Telling { pauses: true, ..Telling::plain(renderer) };
+                Ok(respond_as(follower, telling, caller, named, &run))
             }
-            renderer.begin_again(&mut opening);
-            let follower = app.turns.follow(stream, run.id, asked).await?;
-            Ok(respond_as(
-                follower,
-                Telling { renderer, opening, forget: None, pauses: true },
-                caller,
-                named,
-                &run,
-            ))
+            Opened::Found(run) => whole(&app, stream, caller, named, &run, 0).await,
+            Opened::Decided(run) => {
+                let events = log::so_far(&app, &scope, run.id).await?;
+                let asked =
+                    events.iter().rev().find(|event| event.kind == "approval").map_or(0, |event| event.seq);
+                let mut renderer = Renderer::after(Wire::UiMessage, asked).at(&app.public_url);
+                let mut opening = Vec::new();
+                for event in events.iter().filter(|event| event.seq <= asked) {
+                    renderer.push(event.seq, event.ts, event.kind, &event.data, &mut opening);
+                }
+                renderer.begin_again(&mut opening);
+                let follower = app.turns.follow(stream, run.id, asked).await?;
+                Ok(respond_as(
+                    follower,
+                    Telling { renderer, opening, forget: None, pauses: true },
+                    caller,
+                    named,
+                    &run,
+                ))
+            }
         }
     }
+    .await;
+    app.tell_limits(&scope, answered).await
 }
 
 /// A run from its first chunk on, or from after an event.

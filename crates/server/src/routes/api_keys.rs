@@ -1,6 +1,6 @@
 //! API keys: `/v1/api-keys`.
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use domain::scope::{Role, Scope};
@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use super::workspaces::{check_name, path_id};
 use crate::extract::paging::List;
-use crate::extract::{Caller, JsonBody, Named, Paging};
+use crate::extract::{Caller, JsonBody, Named, Paging, Path};
 use crate::problem::Problem;
 use crate::state::AppState;
 

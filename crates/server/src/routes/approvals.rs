@@ -1,6 +1,6 @@
 //! Calls of a run that wait for a person: `/v1/runs/{id}/approvals`.
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use domain::approval::{Approval, Decision};
 use domain::event::ToolCall;
@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::workspaces::path_id;
 use crate::extract::paging::List;
-use crate::extract::{Caller, JsonBody, Named, Paging};
+use crate::extract::{Caller, JsonBody, Named, Paging, Path};
 use crate::problem::Problem;
 use crate::state::AppState;
 
@@ -60,19 +60,19 @@ async fn listed(app: &AppState, scope: &Scope, run: Uuid) -> Result<Vec<Approval
 
 /// The calls of a run that asked for a person, as they stand.
 #[utoipa::path(get, path = "/v1/runs/{id}/approvals", operation_id = "list_approvals", tag = "runs",
-    params(("id" = Uuid, Path), ("workspace" = Option<Uuid>, Query)),
-    responses((status = 200, description = "All of them", body = List<ApprovalView>), (status = 404)))]
+    params(("id" = Uuid, Path), ("workspace" = Option<Uuid>, Query), ("limit" = Option<u32>, Query), ("after" = Option<String>, Query)),
+    responses((status = 200, description = "A page of them", body = List<ApprovalView>), (status = 404)))]
 pub async fn list(
     State(app): State<AppState>,
     caller: Caller,
     named: Named,
     Path(id): Path<String>,
-    _: Paging,
+    paging: Paging,
 ) -> Result<Response, Problem> {
     let scope = caller.scope(named).await?;
     let run = app.store.get_run(&scope, path_id(&id)?).await?;
-    let data = listed(&app, &scope, run.id).await?.into_iter().map(shape).collect();
-    Ok(axum::Json(List { data, next: None }).into_response())
+    let rows = listed(&app, &scope, run.id).await?;
+    Ok(axum::Json(paging.cut(rows, |call| call.id.to_string(), shape)?).into_response())
 }
 
 /// Decides on a call. The same decision again changes nothing.

@@ -1,6 +1,6 @@
 //! Branches of a conversation, and forks of it.
 
-use axum::extract::{FromRequest, Path, RawQuery, Request, State};
+use axum::extract::{FromRequest, RawQuery, Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use domain::conversation::Conversation;
@@ -15,10 +15,10 @@ use store::turns::Branch;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use super::conversations::{Failure, accepts, answer_one};
+use super::conversations::{Failure, accepts, answer_one, located};
 use super::workspaces::path_id;
 use crate::extract::paging::List;
-use crate::extract::{Caller, JsonBody, Named, Paging};
+use crate::extract::{Caller, JsonBody, Named, Paging, Path};
 use crate::jsonapi::query::WriteQuery;
 use crate::jsonapi::schema::ConversationDocument;
 use crate::problem::Problem;
@@ -46,19 +46,18 @@ fn shape(branch: Branch) -> BranchView {
 
 /// The branches of a conversation; the first one has the conversation's own id.
 #[utoipa::path(get, path = "/v1/chat-conversations/{id}/branches", operation_id = "list_branches", tag = "branches",
-    params(("id" = Uuid, Path), ("workspace" = Option<Uuid>, Query)),
-    responses((status = 200, description = "All of them", body = List<BranchView>), (status = 404)))]
+    params(("id" = Uuid, Path), ("workspace" = Option<Uuid>, Query), ("limit" = Option<u32>, Query), ("after" = Option<String>, Query)),
+    responses((status = 200, description = "A page of them", body = List<BranchView>), (status = 404)))]
 pub async fn list(
     State(app): State<AppState>,
     caller: Caller,
     named: Named,
     Path(id): Path<String>,
-    _: Paging,
+    paging: Paging,
 ) -> Result<Response, Problem> {
     let scope = caller.scope(named).await?;
     let branches = app.store.list_branches(&scope, path_id(&id)?).await?;
-    let data: Vec<BranchView> = branches.into_iter().map(shape).collect();
-    Ok(axum::Json(List { data, next: None }).into_response())
+    Ok(axum::Json(paging.cut(branches, |branch| branch.id.to_string(), shape)?).into_response())
 }
 
 /// Makes a branch current.
@@ -108,7 +107,8 @@ pub async fn fork(
     let made = copy(&app, &scope, path_id(&id)?, body.through).await?;
     let read = ThreadRead { window: Some(Window::All), branch: None };
     let messages = app.store.get_thread(&scope, made.id, read).await?.messages;
-    Ok(answer_one(&app, &scope, &query.view, StatusCode::CREATED, &made, &messages).await?)
+    let response = answer_one(&app, &scope, &query.view, StatusCode::CREATED, &made, &messages).await?;
+    Ok(located(&app, made.id, response))
 }
 
 /// The bytes of the files first: a fork that dies before its row leaves nothing but what the sweep removes.

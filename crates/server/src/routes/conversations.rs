@@ -1,6 +1,6 @@
 //! The `chat_conversation` resource: five operations and restore, all JSON:API.
 
-use axum::extract::{FromRequest, Path, RawQuery, Request, State};
+use axum::extract::{FromRequest, RawQuery, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use domain::conversation::{
@@ -17,7 +17,7 @@ use uuid::Uuid;
 
 use super::workspaces::path_id;
 use crate::etag::{self, IfMatch};
-use crate::extract::{Body, Caller, Named};
+use crate::extract::{Body, Caller, Named, Path};
 use crate::jsonapi::cursor::{encode_offset, encode_position};
 use crate::jsonapi::document::{self, Operation};
 use crate::jsonapi::error::{ApiError, ErrorDocument, Source};
@@ -322,12 +322,16 @@ pub async fn create(
         }
         made => made?,
     };
-    let mut response = answer_one(&app, &scope, &query.view, StatusCode::CREATED, &made, &[]).await?;
-    let link = resource::self_link(&app.public_url, made.id);
-    if let Ok(link) = HeaderValue::from_str(&link) {
+    let response = answer_one(&app, &scope, &query.view, StatusCode::CREATED, &made, &[]).await?;
+    Ok(located(&app, made.id, response))
+}
+
+/// An answer about a conversation that was made, with where it is.
+pub(super) fn located(app: &AppState, id: Uuid, mut response: Response) -> Response {
+    if let Ok(link) = HeaderValue::from_str(&resource::self_link(&app.public_url, id)) {
         response.headers_mut().insert(header::LOCATION, link);
     }
-    Ok(response)
+    response
 }
 
 /// Changes what the client may change, whole or not at all.

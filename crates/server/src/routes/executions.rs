@@ -1,6 +1,6 @@
 //! Executions: runs outside any conversation, for workflow engines, at `/v1/executions`.
 
-use axum::extract::{FromRequest, Path, RawQuery, Request, State};
+use axum::extract::{FromRequest, RawQuery, Request, State};
 use axum::http::{HeaderName, HeaderValue};
 use axum::response::{IntoResponse, Response};
 use domain::file::{Bag, File, FileSource};
@@ -19,7 +19,7 @@ use super::turns::idempotency;
 use super::workspaces::path_id;
 use crate::extract::body::{Body, check_json, parse};
 use crate::extract::upload::{Target, Upload, is_multipart};
-use crate::extract::{Caller, Named, Paging};
+use crate::extract::{Caller, Named, Paging, Path};
 use crate::problem::Problem;
 use crate::state::AppState;
 use crate::stream::respond;
@@ -118,7 +118,7 @@ pub async fn create(
     };
     let starting = app.turns.start_execution(&scope, execution);
     let started = match upload.keep_by(starting, unkept).await {
-        Err(refused) => return app.tell_tokens(&scope, Err(refused.into())).await,
+        Err(refused) => return app.tell_limits(&scope, Err(refused.into())).await,
         Ok(started) => started,
     };
     let follower = app.turns.follow(stream, started.run.id, 0).await?;
@@ -127,7 +127,7 @@ pub async fn create(
     if let Some(value) = started.run.execution.and_then(|id| HeaderValue::from_str(&id.to_string()).ok()) {
         response.headers_mut().insert(name, value);
     }
-    app.tell_tokens(&scope, Ok(response)).await
+    app.tell_limits(&scope, Ok(response)).await
 }
 
 /// Whether it is known that the files of a request did not become those of an execution.

@@ -1,6 +1,6 @@
 //! The bag: the files of a conversation, at `/v1/chat-conversations/{id}/files`.
 
-use axum::extract::{Path, Request, State};
+use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use domain::file::{Bag, File, FileSource};
@@ -14,7 +14,7 @@ use super::workspaces::path_id;
 use crate::content::serve;
 use crate::extract::paging::List;
 use crate::extract::upload::{Target, Upload};
-use crate::extract::{Caller, Named, Paging};
+use crate::extract::{Caller, Named, Paging, Path};
 use crate::problem::Problem;
 use crate::state::{App, AppState};
 

@@ -1,6 +1,6 @@
 //! Members: `/v1/workspaces/{id}/members`.
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use domain::scope::Role;
@@ -11,8 +11,8 @@ use utoipa::ToSchema;
 
 use super::workspaces::path_id;
 use crate::extract::caller::is_user_id;
-use crate::extract::paging::List;
-use crate::extract::{Caller, JsonBody, Named, Paging};
+use crate::extract::paging::{List, text_cursor};
+use crate::extract::{Caller, JsonBody, Named, Paging, Path};
 use crate::problem::Problem;
 use crate::state::AppState;
 
@@ -48,8 +48,8 @@ pub async fn list(
     paging: Paging,
 ) -> Result<Response, Problem> {
     let scope = caller.scope(Named(Some(path_id(&id)?))).await?;
-    let rows = app.store.list_members(&scope, paging.after.as_deref(), paging.rows()).await?;
-    Ok(axum::Json(paging.list(rows, |member| member.user.clone(), shape)).into_response())
+    let rows = app.store.list_members(&scope, paging.after_text()?.as_deref(), paging.rows()).await?;
+    Ok(axum::Json(paging.list(rows, |member| text_cursor(&member.user), shape)).into_response())
 }
 
 /// Adds a member, or gives one another role.

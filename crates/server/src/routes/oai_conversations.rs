@@ -1,6 +1,6 @@
 //! OpenAI's Conversations: `/v1/conversations`, their items, and a list of them, which is ours.
 
-use axum::extract::{Path, RawQuery, State};
+use axum::extract::{RawQuery, State};
 use axum::response::{IntoResponse, Response};
 use domain::conversation::{
     Conversation, ConversationFilter, ConversationPatch, ConversationQuery, Mode, NewConversation, Position,
@@ -16,7 +16,7 @@ use crate::dialect::items::{Heard, read_items};
 use crate::dialect::open::{active_run, earlier, locked, put_files};
 use crate::dialect::responses::{conversation_name, items_of, metadata, own_id};
 use crate::dialect::{ListQuery, member, openai_list};
-use crate::extract::{Caller, JsonBody, Named};
+use crate::extract::{Caller, JsonBody, Named, Path};
 use crate::problem::Problem;
 use crate::state::AppState;
 

@@ -1,6 +1,6 @@
 //! Pages: `/v1/pages`. Markdown documents of a workspace, for all its members to read and write.
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use domain::page::{Page, PageFault};
@@ -13,7 +13,7 @@ use uuid::Uuid;
 use super::agents::given;
 use super::workspaces::path_id;
 use crate::extract::paging::List;
-use crate::extract::{Caller, Find, JsonBody, Named, Paging};
+use crate::extract::{Caller, Find, JsonBody, Named, Paging, Path};
 use crate::jsonapi::error::sentence;
 use crate::problem::Problem;
 use crate::state::AppState;

@@ -1,6 +1,6 @@
 //! OpenAI's Responses: `/v1/responses`. A response is a run, its id is the run's.
 
-use axum::extract::{FromRequest, Path, RawQuery, Request, State};
+use axum::extract::{FromRequest, RawQuery, Request, State};
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use domain::message::{MessageRole, Window};
@@ -20,7 +20,7 @@ use crate::dialect::responses::{Create, base, items_of, own_id, read, response_i
 use crate::dialect::{log, member, openai_list};
 use crate::extract::body::{Body, check_json, parse};
 use crate::extract::paging::pairs;
-use crate::extract::{Caller, Named};
+use crate::extract::{Caller, Named, Path};
 use crate::gateway::unknown_model;
 use crate::problem::Problem;
 use crate::state::AppState;
@@ -44,43 +44,47 @@ pub async fn create(
     let Create { mut asked, stream, background, store, previous } = read(&body)?;
     let named = named.and(member(&body, "", "workspace")?)?;
     let scope = caller.scope(named).await?;
-    if let Some(model) = &asked.options.model {
-        app.models.find(model).map_err(unknown_model)?;
-    }
-    if let Some(previous) = &previous {
-        (asked.conversation, asked.replace) = place(&app, &scope, previous).await?;
-    } else if let Some(name) = &asked.conversation {
-        let id = own_id(name, "conv")?;
-        app.store.get_thread(&scope, id, None.into()).await?;
-        asked.conversation = Some(id.to_string());
-    }
-    let place = app.turns.open_stream(&scope)?;
-    let (echo, model) = (asked.echo.clone(), asked.options.model.clone());
-    let opened = open(&app, &scope, asked, idempotency(&headers, &bytes)?).await;
-    let (run, follower) = match opened.map_err(busy_is_locked)? {
-        Opened::Started(run) => {
-            let follower = app.turns.follow_started(place, run.id);
-            (run, follower)
+    let answered: Result<Response, Problem> = async {
+        if let Some(model) = &asked.options.model {
+            app.models.find(model).map_err(unknown_model)?;
         }
-        Opened::Found(run) | Opened::Decided(run) => {
-            let follower = app.turns.follow(place, run.id, 0).await?;
-            (run, follower)
+        if let Some(previous) = &previous {
+            (asked.conversation, asked.replace) = place(&app, &scope, previous).await?;
+        } else if let Some(name) = &asked.conversation {
+            let id = own_id(name, "conv")?;
+            app.store.get_thread(&scope, id, None.into()).await?;
+            asked.conversation = Some(id.to_string());
         }
-    };
-    let voice = Responses::new(base(&run, echo.as_ref(), model.as_deref()));
-    let forget = run.conversation.filter(|_| !store);
-    if stream {
-        let telling = Telling { forget, ..Telling::plain(Renderer::responses(voice, -1)) };
-        return Ok(respond_as(follower, telling, caller, named, &run));
+        let place = app.turns.open_stream(&scope)?;
+        let (echo, model) = (asked.echo.clone(), asked.options.model.clone());
+        let opened = open(&app, &scope, asked, idempotency(&headers, &bytes)?).await;
+        let (run, follower) = match opened.map_err(busy_is_locked)? {
+            Opened::Started(run) => {
+                let follower = app.turns.follow_started(place, run.id);
+                (run, follower)
+            }
+            Opened::Found(run) | Opened::Decided(run) => {
+                let follower = app.turns.follow(place, run.id, 0).await?;
+                (run, follower)
+            }
+        };
+        let voice = Responses::new(base(&run, echo.as_ref(), model.as_deref()));
+        let forget = run.conversation.filter(|_| !store);
+        if stream {
+            let telling = Telling { forget, ..Telling::plain(Renderer::responses(voice, -1)) };
+            return Ok(respond_as(follower, telling, caller, named, &run));
+        }
+        let whole =
+            if background { voice.whole() } else { to_the_end(&app, &scope, follower, voice, &run).await? };
+        if let Some(conversation) = forget {
+            app.store.delete_conversation(&scope, conversation, None, app.clock.now()).await?;
+        }
+        let mut response = axum::Json(whole).into_response();
+        crate::stream::tell_ids(response.headers_mut(), &run);
+        Ok(response)
     }
-    let whole =
-        if background { voice.whole() } else { to_the_end(&app, &scope, follower, voice, &run).await? };
-    if let Some(conversation) = forget {
-        app.store.delete_conversation(&scope, conversation, None, app.clock.now()).await?;
-    }
-    let mut response = axum::Json(whole).into_response();
-    crate::stream::tell_ids(response.headers_mut(), &run);
-    Ok(response)
+    .await;
+    app.tell_limits(&scope, answered).await
 }
 
 /// The conversation that goes on after a response, and the message that a new one would take the place of.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use domain::table::{Row, RowFaults, Table, read_rows, row_json};
@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use super::tables::get;
 use super::workspaces::path_id;
-use crate::extract::{Caller, Find, JsonBody, Named, Paging};
+use crate::extract::{Caller, Find, JsonBody, Named, Paging, Path};
 use crate::problem::Problem;
 use crate::state::AppState;
 

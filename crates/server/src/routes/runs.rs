@@ -1,6 +1,6 @@
 //! Runs: `/v1/runs/{id}`, and those of a conversation.
 
-use axum::extract::{Path, RawQuery, State};
+use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use domain::entry::decode;
@@ -15,7 +15,7 @@ use uuid::Uuid;
 use super::turns::{read_message, wire};
 use super::workspaces::path_id;
 use crate::extract::paging::{List, pairs};
-use crate::extract::{Caller, JsonBody, Named, Paging};
+use crate::extract::{Caller, JsonBody, Named, Paging, Path};
 use crate::problem::Problem;
 use crate::state::AppState;
 use crate::stream::respond;
@@ -251,21 +251,25 @@ pub struct QueuedView {
 
 /// The queued turns of a conversation, in the order they will start.
 #[utoipa::path(get, path = "/v1/chat-conversations/{id}/queue", operation_id = "list_queue", tag = "runs",
-    params(("id" = Uuid, Path), ("workspace" = Option<Uuid>, Query)),
-    responses((status = 200, description = "All of them", body = List<QueuedView>), (status = 404)))]
+    params(("id" = Uuid, Path), ("workspace" = Option<Uuid>, Query), ("limit" = Option<u32>, Query), ("after" = Option<String>, Query)),
+    responses((status = 200, description = "A page of them", body = List<QueuedView>), (status = 404)))]
 pub async fn queue(
     State(app): State<AppState>,
     caller: Caller,
     named: Named,
     Path(id): Path<String>,
-    _: Paging,
+    paging: Paging,
 ) -> Result<Response, Problem> {
     let scope = caller.scope(named).await?;
-    let queued = app.store.list_queue(&scope, path_id(&id)?).await?;
+    let mut queued = app.store.list_queue(&scope, path_id(&id)?).await?;
+    // The turn that the cursor names may have started since, and those before it: then this is where to go on.
+    let after: Option<Uuid> = paging.after()?;
+    if let Some(at) = queued.iter().position(|(run, _)| Some(run.id) == after) {
+        queued.drain(..=at);
+    }
     let text = |turn: StartTurn| turn.message.map(|message| message.text);
-    let data: Vec<QueuedView> =
-        queued.into_iter().map(|(run, turn)| QueuedView { run: shape(run), text: text(turn) }).collect();
-    Ok(axum::Json(List { data, next: None }).into_response())
+    let view = |(run, turn)| QueuedView { run: shape(run), text: text(turn) };
+    Ok(axum::Json(paging.list(queued, |(run, _)| run.id.to_string(), view)).into_response())
 }
 
 /// Ends the run under way by hand, for admins.

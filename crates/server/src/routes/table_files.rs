@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::{Path, RawQuery, Request, State};
+use axum::extract::{RawQuery, Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -22,7 +22,7 @@ use super::tables::get;
 use crate::content::{disposition, put};
 use crate::extract::paging::pairs;
 use crate::extract::table_file::TableFile;
-use crate::extract::{Caller, Named, Paging};
+use crate::extract::{Caller, Named, Paging, Path};
 use crate::problem::Problem;
 use crate::state::AppState;
 

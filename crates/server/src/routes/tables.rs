@@ -1,6 +1,6 @@
 //! Tables: `/v1/tables`. Typed columns; the rows are `rows`, files of them `table_files`.
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use domain::scope::Scope;
@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::workspaces::path_id;
 use crate::extract::paging::List;
-use crate::extract::{Caller, JsonBody, Named, Paging};
+use crate::extract::{Caller, JsonBody, Named, Paging, Path};
 use crate::problem::Problem;
 use crate::state::{App, AppState};
 

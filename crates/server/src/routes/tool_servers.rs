@@ -1,7 +1,7 @@
 //! Tool servers: `/v1/tool-servers`, those of the operator and those that admins add; and `/v1/tools`, what agents can
 //! use. What a server is reached with is never shown again.
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use domain::secret::Secret;
@@ -14,8 +14,8 @@ use turn::tools::servers::{Listed, MAX_SERVERS};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use crate::extract::paging::List;
-use crate::extract::{Caller, JsonBody, Named, Paging};
+use crate::extract::paging::{List, text_cursor};
+use crate::extract::{Caller, JsonBody, Named, Paging, Path};
 use crate::problem::Problem;
 use crate::state::{App, AppState};
 
@@ -100,7 +100,8 @@ pub async fn list(
     paging: Paging,
 ) -> Result<Response, Problem> {
     let scope = caller.scope(named).await?;
-    let after = paging.after.as_deref();
+    let after = paging.after_text()?;
+    let after = after.as_deref();
     let mut rows: Vec<ToolServerView> = app
         .tool_servers
         .operators()
@@ -117,7 +118,7 @@ pub async fn list(
     // One that the operator has set up since goes before it.
     rows.extend(added.into_iter().filter(|server| !is_operators(&app, &server.name)).map(shape));
     rows.sort_by(|one, other| one.name.cmp(&other.name));
-    Ok(axum::Json(paging.list(rows, |server| server.name.clone(), |server| server)).into_response())
+    Ok(axum::Json(paging.list(rows, |server| text_cursor(&server.name), |server| server)).into_response())
 }
 
 /// Adds a tool server to a workspace.
@@ -212,13 +213,13 @@ pub async fn approve(
 /// What agents of the workspace can use now: Threadkeep's own tools, those of tool servers that answer, and those of
 /// the toolkits of Composio that its agents name.
 #[utoipa::path(get, path = "/v1/tools", operation_id = "list_tools", tag = "models",
-    params(("workspace" = Option<Uuid>, Query)),
-    responses((status = 200, description = "All of them", body = List<ToolView>)))]
+    params(("workspace" = Option<Uuid>, Query), ("limit" = Option<u32>, Query), ("after" = Option<String>, Query)),
+    responses((status = 200, description = "A page of them", body = List<ToolView>)))]
 pub async fn tools(
     State(app): State<AppState>,
     caller: Caller,
     named: Named,
-    _: Paging,
+    paging: Paging,
 ) -> Result<Response, Problem> {
     let scope = caller.scope(named).await?;
     let view = |tool: &dyn Tool, source: &'static str| {
@@ -233,5 +234,7 @@ pub async fn tools(
         let (hash, changed) = pin.map_or((None, false), |(pin, changed)| (Some(pin.hash), changed));
         ToolView { server: Some(server), hash, changed, ..view(&*tool, source) }
     }));
-    Ok(axum::Json(List { data, next: None }).into_response())
+    let cursor =
+        |tool: &ToolView| text_cursor(&format!("{}/{}", tool.server.as_deref().unwrap_or(""), tool.name));
+    Ok(axum::Json(paging.cut(data, cursor, |tool| tool)?).into_response())
 }

@@ -91,7 +91,7 @@ pub async fn create(
     let turn = read(body, &app.limits, respond_async)?;
     let asked = Asked { caller, named, wire, respond_async };
     let answered = start(&app, &scope, turn, idempotency, asked).await;
-    app.tell_tokens(&scope, answered).await
+    app.tell_limits(&scope, answered).await
 }
 
 /// How a turn is to be answered, and to whom.
@@ -155,7 +155,10 @@ pub(super) fn wire(query: Option<&str>, headers: &HeaderMap, others: &[&str]) ->
 
 fn prefers_async(headers: &HeaderMap) -> bool {
     let values = headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
-    values.flat_map(|value| value.split(',')).any(|word| word.trim().eq_ignore_ascii_case("respond-async"))
+    values.flat_map(|value| value.split(',')).any(|wish| {
+        let word = wish.split(';').next().unwrap_or("");
+        word.trim().eq_ignore_ascii_case("respond-async")
+    })
 }
 
 pub(crate) fn idempotency(headers: &HeaderMap, body: &[u8]) -> Result<Option<Idempotency>, Problem> {

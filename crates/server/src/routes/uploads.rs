@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use axum::body::HttpBody as _;
-use axum::extract::{Path, Request, State};
+use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use domain::file::{Bag, FileSource, safe_name};
@@ -25,7 +25,7 @@ use super::workspaces::path_id;
 use crate::extract::upload::{
     check_type, drain_body, patient, refused as refused_for_sure, too_large, unstored,
 };
-use crate::extract::{Caller, JsonBody, Named, Paging};
+use crate::extract::{Caller, JsonBody, Named, Paging, Path};
 use crate::problem::Problem;
 use crate::state::{App, AppState};
 

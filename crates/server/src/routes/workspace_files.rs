@@ -1,6 +1,6 @@
 //! Files that a workspace keeps for good, at `/v1/files`. Nothing moves there by itself.
 
-use axum::extract::{FromRequest, Path, Request, State};
+use axum::extract::{FromRequest, Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use domain::file::{Bag, FileSource};
@@ -13,7 +13,7 @@ use super::workspaces::path_id;
 use crate::content::serve;
 use crate::extract::paging::List;
 use crate::extract::upload::{Target, Upload, is_multipart};
-use crate::extract::{Caller, JsonBody, Named, Paging};
+use crate::extract::{Caller, JsonBody, Named, Paging, Path};
 use crate::problem::Problem;
 use crate::state::AppState;
 

@@ -1,6 +1,6 @@
 //! Workspaces: `/v1/workspaces`.
 
-use axum::extract::{Path, RawQuery, State};
+use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use domain::conversation::Visibility;
@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::agents::{check_model, given};
 use crate::extract::paging::{List, pairs};
-use crate::extract::{Caller, JsonBody, Named, Paging};
+use crate::extract::{Caller, JsonBody, Named, Paging, Path};
 use crate::problem::Problem;
 use crate::state::AppState;
 

@@ -18,6 +18,7 @@ use crate::world::{Home, World, stories, stories_everywhere};
 stories_everywhere!(files_of_a_running_turn);
 stories!(
     one_of_a_hundred,
+    more_files_than_a_person_may_send_at_once,
     a_broken_upload_may_be_tried_again,
     whose_token,
     when_a_token_dies,
@@ -75,6 +76,29 @@ async fn files_of_a_running_turn(home: Home) -> Option<()> {
     Some(())
 }
 
+/// The limit on the files of one request is for people: a run hands in all that it made, once.
+async fn more_files_than_a_person_may_send_at_once(home: Home) -> Option<()> {
+    let world = World::start(home).await?;
+    let ann = &world.ann;
+    for (turn, count) in [11, 100].into_iter().enumerate() {
+        let chat = ann.conversation().await;
+        let gate = Release::default();
+        world.sandbox.play(scripts::wait_after(vec![], &gate, "Done."));
+        let ids =
+            ann.begin(&json!({ "conversation": chat, "message": "make", "on_disconnect": "continue" })).await;
+        let agent = world.agent(turn).await;
+        let form = (1..count)
+            .fold(Form::of("f0", b"0"), |form, n| form.file(&format!("f{n}"), n.to_string().as_bytes()));
+        let sent = agent.send_back(&form).await.unwrap();
+        assert_eq!(files(&sent).len(), count, "{}", sent.text);
+        gate.open();
+        let told = ann.log(&ids["run"]).await;
+        assert_eq!(told.names().iter().filter(|name| **name == "file").count(), count);
+        assert_eq!(told.terminal().event, "result");
+    }
+    Some(())
+}
+
 async fn one_of_a_hundred(home: Home) -> Option<()> {
     let world = World::start(home).await?;
     let ann = &world.ann;
@@ -118,7 +142,7 @@ async fn a_broken_upload_may_be_tried_again(home: Home) -> Option<()> {
     let text =
         text.header("authorization", agent.text("upload_otp")).header("content-type", "text/plain").body("x");
     assert_eq!(text.send().await.unwrap().status(), 415);
-    let many = (0..11).fold(Form::new(), |form, n| form.file(&n.to_string(), b"x"));
+    let many = (0..=1000).fold(Form::new(), |form, n| form.file(&n.to_string(), b"x"));
     assert_eq!(agent.send_back(&many).await.unwrap().status, 413);
     assert_eq!(ann.list(&chat).await, Vec::<Value>::new());
     until(async || crate::bad_input::blobs(&world).is_empty()).await;

@@ -233,9 +233,9 @@ async fn bad_forks(backend: Backend) -> Option<()> {
     for (conversation, body, status, pointer) in [
         (told.conversation(), json!({ "through": other.message() }), 422, Some("/through")),
         (told.conversation(), json!({ "through": absent }), 422, Some("/through")),
-        (told.conversation(), json!({ "through": 5 }), 422, None),
-        (told.conversation(), json!({}), 422, None),
-        (told.conversation(), json!({ "through": told.message(), "x": 1 }), 400, None),
+        (told.conversation(), json!({ "through": 5 }), 422, Some("/through")),
+        (told.conversation(), json!({}), 422, Some("/through")),
+        (told.conversation(), json!({ "through": told.message(), "x": 1 }), 400, Some("/x")),
         (absent.to_owned(), json!({ "through": told.message() }), 404, None),
     ] {
         let answer = fork(&world, &conversation, &body).await;

@@ -1,6 +1,6 @@
 //! How much one user may have open: past it a turn is refused before anything is written.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use testkit::sandbox::Release;
 use testkit::server::Backend;
 
@@ -32,6 +32,12 @@ async fn open_runs(backend: Backend) -> Option<()> {
         let answer = ask(request).await;
         refused(&answer, 429, "too_many_runs");
         assert_eq!((&answer.body["limit"], answer.header("retry-after")), (&json!(3), "1"));
+        assert_eq!(answer.header("ratelimit-policy"), "\"runs-user\";q=3");
+        assert_eq!(answer.header("ratelimit"), "\"runs-user\";r=0;t=1");
+    }
+    for (path, body) in others("three") {
+        let answer = world.send(reqwest::Method::POST, path, Some(&body)).await;
+        assert_eq!((answer.status, answer.header("ratelimit")), (429, "\"runs-user\";r=0;t=1"), "{path}");
     }
     assert_eq!(world.count().await, before);
     // Each user has their own.
@@ -44,6 +50,21 @@ async fn open_runs(backend: Backend) -> Option<()> {
         202
     );
     Some(())
+}
+
+/// A turn in the words of other people's clients.
+pub fn others(text: &str) -> [(&'static str, Value); 3] {
+    let id = "0190d3a0-0000-7000-8000-0000000000aa";
+    let message = json!({ "id": "m", "role": "user", "parts": [{ "type": "text", "text": text }] });
+    [
+        ("/v1/responses", json!({ "model": "agent", "input": text })),
+        ("/v1/ai/chat", json!({ "id": id, "messages": [message] })),
+        (
+            "/v1/ag-ui",
+            json!({ "threadId": id, "runId": "r", "state": {}, "tools": [], "context": [], "forwardedProps": {},
+                "messages": [{ "id": "m", "role": "user", "content": text }] }),
+        ),
+    ]
 }
 
 async fn open_streams(backend: Backend) -> Option<()> {

@@ -30,6 +30,7 @@ mod real_model;
 mod reload;
 mod resume;
 mod scripts;
+mod shapes;
 mod shown;
 mod sight;
 mod slow_readers;

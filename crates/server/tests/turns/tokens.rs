@@ -5,6 +5,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use testkit::server::{Answer, Backend};
 
+use crate::limits::others;
 use crate::world::{World, ask, refused, stories};
 
 stories!(
@@ -104,6 +105,11 @@ async fn a_user_and_a_workspace_have_a_day_each(backend: Backend) -> Option<()> 
         );
     }
     assert_eq!(refusals[3].body["error"]["type"], "rate_limit_error");
+    for (path, body) in others("think 20 words") {
+        let answer = world.send(Method::POST, path, Some(&body)).await;
+        let told = answer.header("ratelimit");
+        assert_eq!((answer.status, told.contains("\"tokens-user\";r=0;t=")), (429, true), "{path}: {told}");
+    }
     assert_eq!((world.count().await, usage(&world).await), before, "nothing was written");
     // What was accepted before is answered again.
     let again = ask(world.turn(&turn).header("idempotency-key", "k")).await;

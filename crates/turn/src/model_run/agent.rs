@@ -37,17 +37,29 @@ pub struct Brief {
 }
 
 impl Turns {
-    /// The agent of a run's conversation; one that is no more, or was never ours, is none.
+    /// The agent of a run's conversation, or of an execution; one that is no more, or was never ours, is none.
     pub(crate) async fn agent_of(
         &self,
         held: &Held,
         dispatch: &Dispatch,
     ) -> Result<Option<Agent>, StoreError> {
-        self.find_agent(
-            &own_scope(held),
-            dispatch.conversation.as_ref().and_then(|thread| thread.agent_id.as_deref()),
-        )
-        .await
+        let named = match &dispatch.conversation {
+            Some(thread) => thread.agent_id.as_deref(),
+            None => dispatch.turn.agent.as_deref(),
+        };
+        self.find_agent(&own_scope(held), named).await
+    }
+
+    /// Refuses an id that no agent of the workspace has. Other texts are names that clients gave agents of their own.
+    pub(crate) async fn check_agent(&self, scope: &Scope, named: Option<&str>) -> Result<(), TurnError> {
+        let Some(id) = named.and_then(|id| Uuid::try_parse(id).ok()) else { return Ok(()) };
+        match self.inner.store.find_agent(scope, id).await? {
+            Some(_) => Ok(()),
+            None => {
+                let detail = "there is no such agent in this workspace";
+                Err(StoreError::Invalid { input: "/agent", detail }.into())
+            }
+        }
     }
 
     async fn find_agent(&self, scope: &Scope, named: Option<&str>) -> Result<Option<Agent>, StoreError> {
