@@ -41,8 +41,9 @@ async fn a_servers_life(backend: Backend) -> Option<()> {
     assert_eq!((&listed["data"][0]["source"], &listed["data"][0]["url"]), (&json!("operator"), &Value::Null));
     assert_eq!((&listed["data"][1], &listed["next"]), (&added.body, &Value::Null));
     let page = world.get("/v1/tool-servers?limit=1").await.body;
-    assert_eq!((page["data"].as_array().unwrap().len(), &page["next"]), (1, &json!("ops")));
-    assert_eq!(world.get("/v1/tool-servers?limit=1&after=ops").await.body["data"], json!([added.body]));
+    assert_eq!(page["data"].as_array().unwrap().len(), 1);
+    let next = format!("/v1/tool-servers?limit=1&after={}", page["next"].as_str().unwrap());
+    assert_eq!(world.get(&next).await.body["data"], json!([added.body]));
     let agent = world.agent(json!([{ "mcp": "tea-m_1" }]), json!([])).await;
     let turn = world.turn(&agent, &[("tea-m_1__echo", json!({ "text": "hi" }))]).await;
     assert_eq!(turn.call(0)["result"], "hi");
