@@ -17,7 +17,7 @@ use domain::budget::{Fitted, fit};
 use domain::entry::{Dispatch as Sent, Trace};
 use domain::event::{RunEvent, Text};
 use domain::file::Bag;
-use domain::model::{Ask, Finish, Gathered, ModelEvent, ModelFault, ToolSpec};
+use domain::model::{Ask, Finish, Gathered, Manner, ModelEvent, ModelFault, ToolSpec};
 use domain::run::Usage;
 use domain::tool::{Next, next};
 use futures_util::StreamExt as _;
@@ -78,6 +78,12 @@ struct ModelRun<'r> {
     material: material::Thread,
     read: files::Read,
     used: Usage,
+    /// What the run has used before, and is stored already.
+    counted: Usage,
+    /// The newest answer was cut by a limit.
+    cut: bool,
+    manner: Manner,
+    max_tokens: Option<u64>,
 }
 
 impl Turns {
@@ -106,7 +112,13 @@ impl Turns {
         if let Some(summary) = run.material.new_summary() {
             metadata["context_summary"] = json!(summary);
         }
-        Ok(Some(ending.with_usage(run.used).with_metadata(metadata.to_string())))
+        let (used, counted) = (run.used, run.counted);
+        metadata["usage"] = json!({ "input_tokens": counted.input_tokens + used.input_tokens,
+            "output_tokens": counted.output_tokens + used.output_tokens });
+        if run.cut {
+            metadata["finish"] = json!("length");
+        }
+        Ok(Some(ending.with_usage(used, counted).with_metadata(metadata.to_string())))
     }
 
     async fn prepare<'r>(
@@ -137,8 +149,25 @@ impl Turns {
             user: dispatch.conversation.as_ref().map(|thread| thread.owner.clone()).unwrap_or_default(),
         };
         let agent = agent.map(|agent| agent.settings).unwrap_or_default();
-        let (used, read) = (Usage::default(), files::Read::new());
-        Ok(ModelRun { turns: self, log, stop, place, name, model, tools, specs, agent, material, read, used })
+        let brought = &dispatch.turn.brought;
+        Ok(ModelRun {
+            turns: self,
+            log,
+            stop,
+            place,
+            name,
+            model,
+            tools,
+            specs,
+            agent,
+            material,
+            read: files::Read::new(),
+            used: Usage::default(),
+            counted: dispatch.run.usage,
+            cut: false,
+            manner: brought.manner.clone(),
+            max_tokens: brought.max_tokens,
+        })
     }
 
     pub(crate) fn now(&self) -> i64 {
@@ -174,7 +203,8 @@ impl ModelRun<'_> {
         self.material.from = from;
         // What is sent is known before it is.
         self.log.flush().await?;
-        let ask = Ask { model: self.model.name.clone(), prompt, tools, max_tokens: None, verbatim: None };
+        let (model, manner, max_tokens) = (self.model.name.clone(), self.manner.clone(), self.max_tokens);
+        let ask = Ask { model, prompt, tools, max_tokens, manner, verbatim: None };
         let mut stream = self.model.model.stream(ask);
         let (mut gathered, before) = (Gathered::default(), self.used);
         while let Some(batch) = until(&mut self.stop, stream.next()).await? {
@@ -187,6 +217,7 @@ impl ModelRun<'_> {
             self.used.output_tokens = before.output_tokens + gathered.usage.output_tokens;
             self.log.flush().await?;
         }
+        self.cut = matches!(gathered.end, Some(Ok(Finish::Length)));
         let note = match &gathered.end {
             Some(Ok(Finish::Length)) => Some("the model stopped at its limit: the answer is cut"),
             Some(Ok(Finish::Refused)) => Some("the model refused, or its provider did"),
@@ -232,7 +263,7 @@ impl ModelRun<'_> {
             ModelEvent::Reasoning(text) => {
                 self.log.event(now, &RunEvent::Reasoning(Text { text: text.clone() }))
             }
-            ModelEvent::Call(_) | ModelEvent::Usage(_) | ModelEvent::End(_) => Ok(()),
+            ModelEvent::Call(_) | ModelEvent::Usage(_) | ModelEvent::Own(_) | ModelEvent::End(_) => Ok(()),
         }
     }
 

@@ -34,6 +34,8 @@ pub(crate) struct Ending {
     /// The terminal line's own time, where it had one.
     ts: Option<i64>,
     usage: Usage,
+    /// What was stored of it before the end.
+    counted: Usage,
     /// The terminal line as the sandbox sent it.
     line: Option<Raw>,
     /// The message's own, as a JSON object.
@@ -47,6 +49,7 @@ impl Ending {
             outcome: Ok(message),
             ts,
             usage: Usage::default(),
+            counted: Usage::default(),
             line: None,
             metadata: None,
         }
@@ -54,7 +57,7 @@ impl Ending {
 
     fn unsuccessful(status: RunStatus, code: &str, message: impl Into<String>) -> Self {
         let error = RunError { code: code.into(), message: message.into() };
-        Self { status, outcome: Err(error), ts: None, usage: Usage::default(), line: None, metadata: None }
+        Self { status, outcome: Err(error), ..Self::succeeded(String::new(), None) }
     }
 
     pub(crate) fn failed(code: &str, message: impl Into<String>) -> Self {
@@ -78,8 +81,9 @@ impl Ending {
         Self { line, ..self }
     }
 
-    pub(crate) fn with_usage(self, usage: Usage) -> Self {
-        Self { usage, ..self }
+    /// `counted` is what was stored on the way, `usage` what is yet to be.
+    pub(crate) fn with_usage(self, usage: Usage, counted: Usage) -> Self {
+        Self { usage, counted, ..self }
     }
 
     pub(crate) fn with_metadata(self, metadata: String) -> Self {
@@ -251,7 +255,7 @@ fn answer(log: &mut RunLog, ending: &Ending, ts: i64, id: Uuid, now: Timestamp) 
     NewMessage {
         sources: sources_json(&content),
         content,
-        token_count: ending.usage.output_tokens,
+        token_count: ending.counted.output_tokens + ending.usage.output_tokens,
         metadata: ending.metadata.clone().unwrap_or_else(|| "{}".into()),
         ..NewMessage::text(id, MessageRole::Assistant, "", now)
     }

@@ -37,6 +37,8 @@ impl ModelRun<'_> {
         if self.used != Usage::default() {
             // Whoever may go on with the run knows only what is stored.
             let used = std::mem::take(&mut self.used);
+            self.counted.input_tokens += used.input_tokens;
+            self.counted.output_tokens += used.output_tokens;
             let now = inner.clock.now();
             retry(self.log.live(), || inner.store.count_usage(&self.log.held, used, now)).await?;
         }

@@ -8,6 +8,7 @@ use domain::entry::{ToolOutput, Trace};
 use domain::event::{RunEvent, Source, Sources, ToolCall, ToolCalls, ToolResult};
 use domain::message::Block;
 use domain::model::keepable;
+use domain::prompt::FAILED;
 use domain::tool::{Planned, clip};
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
@@ -106,7 +107,7 @@ impl ModelRun<'_> {
         let whole = match outcome {
             Err(reason) => {
                 let reason = keepable(&reason);
-                let (error, truncated) = clip(&reason, max);
+                let (error, truncated) = clip(&reason, max.saturating_sub(FAILED.len()));
                 (event.error, event.truncated) = (Some(error), truncated);
                 reason
             }

@@ -61,6 +61,10 @@ fn orders_become_calls_of_the_tools_that_are_offered() {
     for (message, calls) in [
         ("list files", vec![("list_files", json!({}))]),
         ("read a b.txt", vec![("read_file", json!({ "name": "a b.txt", "path": "a b.txt" }))]),
+        (
+            "read a.txt\n\n[Attached files: a.txt (text/plain, 3 bytes)]",
+            vec![("read_file", json!({ "name": "a.txt", "path": "a.txt" }))],
+        ),
         ("write a.txt: hi", vec![("write_file", json!({ "path": "assets/a.txt", "content": "hi" }))]),
         ("run echo hi", vec![("run_shell", json!({ "command": "echo hi" }))]),
         (
@@ -120,4 +124,21 @@ async fn it_streams_counts_and_ends_once() {
         assert_eq!(gathered.end.unwrap().is_ok(), end);
         assert_eq!(gathered.usage.output_tokens > 0, end);
     }
+}
+
+#[test]
+fn a_plan_is_not_about_the_note_of_attached_files() {
+    let said = gathered(&ask("plan a party\n\n[Attached files: a.txt (text/plain, 3 bytes)]", &[])).text;
+    assert!(said.starts_with("A plan for: a party\n") && !said.contains("Attached"), "{said}");
+}
+
+#[test]
+fn a_failure_is_one_where_only_its_words_say_so() {
+    let mut ask = ask("read a.txt", &["read_file"]);
+    let call = Call { id: "c".into(), name: "read_file".into(), args: "{}".into() };
+    let (id, name, text) = ("c".into(), "read_file".into(), "Error: there is no file".into());
+    let answers = vec![Answer { id, name, text, failed: false }];
+    let made = Said::Assistant { text: String::new(), calls: vec![call] };
+    ask.prompt.messages.extend([made, Said::Answers(answers)]);
+    assert_eq!(gathered(&ask).text, "`read_file` failed: Error: there is no file");
 }
