@@ -49,7 +49,7 @@ impl OwnWords {
             return;
         }
         match self.dialect {
-            Dialect::Openai if !self.include_usage && tells_usage_alone(&data) => return,
+            Dialect::Openai if !self.include_usage && tells_usage_alone(&data) => {}
             Dialect::Openai => {
                 if let Some(chunk) = data.as_object_mut().filter(|_| !self.include_usage) {
                     chunk.retain(|name, value| name != "usage" || !value.is_null());
