@@ -1,8 +1,8 @@
 //! What goes to a language model and what comes back, in no vendor's dialect. The dialects are in `upstream::llm`;
 //! what a thread becomes is `prompt`, how much of it fits is `budget`.
 
-use serde::Serialize;
-use serde_json::Value;
+use serde::{Deserialize, Serialize};
+use serde_json::{Number, Value};
 
 use crate::message::Raw;
 pub use crate::part::{Part, PartKind, Takes};
@@ -74,9 +74,43 @@ pub struct Ask {
     /// Empty: it must answer without.
     pub tools: Vec<ToolSpec>,
     pub max_tokens: Option<u64>,
+    pub manner: Manner,
     /// A client's own request in the provider's dialect: sent as it is but for the model's name and the streaming,
     /// in place of all of the above.
     pub verbatim: Option<Verbatim>,
+}
+
+/// How a model is to answer, as far as a client says. A provider that has no word for something is not told of it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Manner {
+    pub temperature: Option<Number>,
+    pub top_p: Option<Number>,
+    /// It stops before it says one of these.
+    pub stop: Vec<String>,
+    pub choice: Option<Choice>,
+    /// False: at most one call at once.
+    pub parallel: Option<bool>,
+    /// How much it thinks, in OpenAI's words.
+    pub effort: Option<String>,
+    /// The shape of the answer, as OpenAI's `response_format`.
+    pub format: Option<Value>,
+}
+
+/// Which of the tools a model may or must call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Choice {
+    Auto,
+    Any,
+    Tool(String),
+}
+
+impl Ask {
+    /// The client's own request, for a provider that speaks its dialect.
+    pub fn verbatim_in(&self, dialect: Dialect) -> Option<&Verbatim> {
+        self.verbatim.as_ref().filter(|verbatim| verbatim.dialect == dialect)
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -101,7 +135,19 @@ pub enum ModelEvent {
     Call(CallPart),
     /// What the call has cost so far; the newest counts.
     Usage(Usage),
+    /// The same in the provider's own words, before ours: only where the request went out verbatim.
+    Own(Own),
     End(Result<Finish, ModelFault>),
+}
+
+/// What a provider sent, as it sent it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Own {
+    /// An event of its stream.
+    Event { name: String, data: String },
+    /// A whole answer, from a provider that does not stream.
+    Whole(Value),
 }
 
 /// A piece of a tool call: id and name once, the arguments bit by bit.
@@ -178,7 +224,7 @@ impl Gathered {
     pub fn push(&mut self, event: &ModelEvent) {
         match event {
             ModelEvent::Text(text) => self.text.push_str(text),
-            ModelEvent::Reasoning(_) => {}
+            ModelEvent::Reasoning(_) | ModelEvent::Own(_) => {}
             ModelEvent::Call(part) => self.part(part),
             ModelEvent::Usage(usage) => self.usage = *usage,
             ModelEvent::End(end) => self.end = Some(end.clone()),

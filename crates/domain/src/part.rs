@@ -45,7 +45,7 @@ pub struct Part {
     pub kind: PartKind,
     /// What it counts against the budget.
     pub chars: usize,
-    /// The text, or the bytes in base64; empty until it is read.
+    /// The text, the bytes in base64, or where a request says they are; empty until it is read.
     #[serde(serialize_with = "length")]
     pub data: Arc<str>,
 }
@@ -55,6 +55,11 @@ fn length<S: Serializer>(data: &Arc<str>, to: S) -> Result<S::Ok, S::Error> {
 }
 
 impl Part {
+    /// The address that a provider is to fetch it from; base64 has no colon.
+    pub fn url(&self) -> Option<&str> {
+        (self.kind != PartKind::Text && self.data.contains(':')).then_some(&*self.data)
+    }
+
     /// A text with its name around it.
     pub fn as_text(&self) -> String {
         format!("[File {}]\n{}\n[End of {}]", self.name, self.data, self.name)

@@ -14,6 +14,8 @@ use crate::part::Shown;
 
 /// What a call that never ended has come to, as far as anyone knows.
 const UNKNOWN: &str = "Error: the call was interrupted, and it is not known whether it took effect";
+/// What a failed call's answer begins with.
+pub const FAILED: &str = "Error: ";
 const NO_OUTPUT: &str = "(no output)";
 /// What stands for an answer without a word, of a turn that failed or was cancelled. Without it the next message would
 /// be read as one with the question that nobody answered.
@@ -113,7 +115,7 @@ fn join(text: &mut String, more: &str) {
 fn outcome(result: Option<&RawValue>, error: Option<&str>) -> (String, bool) {
     match error {
         Some("interrupted") => (UNKNOWN.to_owned(), true),
-        Some(error) => (format!("Error: {error}"), true),
+        Some(error) => (format!("{FAILED}{error}"), true),
         None => (result_text(result), false),
     }
 }
@@ -151,7 +153,7 @@ pub fn valid(messages: impl IntoIterator<Item = Said>) -> Vec<Said> {
     let mut messages = messages.into_iter().peekable();
     while let Some(said) = messages.next() {
         match said {
-            Said::User(words) if words.text.trim().is_empty() => {}
+            Said::User(words) if words.text.trim().is_empty() && words.parts.is_empty() => {}
             Said::User(words) => match out.last_mut() {
                 Some(Said::User(before)) => {
                     join(&mut before.text, &words.text);

@@ -6,6 +6,7 @@ use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
 use crate::conversation::{Mode, Source};
+use crate::model::Manner;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -156,6 +157,9 @@ pub struct Brought {
     pub message_name: Option<String>,
     /// What a model is told for this turn alone, beside its agent's instructions.
     pub instructions: Option<String>,
+    /// How a model is to answer this turn, and how much it may say.
+    pub manner: Manner,
+    pub max_tokens: Option<u64>,
     /// The request's own settings, which its answer repeats.
     pub echo: Option<serde_json::Value>,
 }

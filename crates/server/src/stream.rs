@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use crate::extract::{Caller, Named};
 
-const HEARTBEAT: Duration = Duration::from_secs(15);
+pub const HEARTBEAT: Duration = Duration::from_secs(15);
 /// A stream ends within this of its reader losing the right to read.
 const RECHECK: Duration = Duration::from_secs(30);
 

@@ -17,7 +17,7 @@ use domain::budget::{Fitted, fit};
 use domain::entry::{Dispatch as Sent, Trace};
 use domain::event::{RunEvent, Text};
 use domain::file::Bag;
-use domain::model::{Ask, Finish, Gathered, ModelEvent, ModelFault, ToolSpec};
+use domain::model::{Ask, Finish, Gathered, Manner, ModelEvent, ModelFault, ToolSpec};
 use domain::run::Usage;
 use domain::tool::{Next, next};
 use futures_util::StreamExt as _;
@@ -80,8 +80,12 @@ struct ModelRun<'r> {
     read: files::Read,
     /// What calls of the model have used since it was last counted.
     used: Usage,
-    /// Tokens of the answer that are counted.
-    counted: i64,
+    /// What the run has used before, and is stored already.
+    counted: Usage,
+    /// The newest answer was cut by a limit.
+    cut: bool,
+    manner: Manner,
+    max_tokens: Option<u64>,
 }
 
 impl Turns {
@@ -110,11 +114,13 @@ impl Turns {
         if let Some(summary) = run.material.new_summary() {
             metadata["context_summary"] = json!(summary);
         }
-        Ok(Some(
-            ending
-                .with_usage(run.used, run.counted + run.used.output_tokens)
-                .with_metadata(metadata.to_string()),
-        ))
+        let (used, counted) = (run.used, run.counted);
+        metadata["usage"] = json!({ "input_tokens": counted.input_tokens + used.input_tokens,
+            "output_tokens": counted.output_tokens + used.output_tokens });
+        if run.cut {
+            metadata["finish"] = json!("length");
+        }
+        Ok(Some(ending.with_usage(used, counted).with_metadata(metadata.to_string())))
     }
 
     async fn prepare<'r>(
@@ -145,8 +151,7 @@ impl Turns {
             user: dispatch.conversation.as_ref().map(|thread| thread.owner.clone()).unwrap_or_default(),
         };
         let agent = agent.map(|agent| agent.settings).unwrap_or_default();
-        let (used, read) = (Usage::default(), files::Read::new());
-        let counted = 0;
+        let brought = &dispatch.turn.brought;
         Ok(ModelRun {
             turns: self,
             log,
@@ -158,9 +163,12 @@ impl Turns {
             specs,
             agent,
             material,
-            read,
-            used,
-            counted,
+            read: files::Read::new(),
+            used: Usage::default(),
+            counted: dispatch.run.usage,
+            cut: false,
+            manner: brought.manner.clone(),
+            max_tokens: brought.max_tokens,
         })
     }
 
@@ -196,7 +204,8 @@ impl ModelRun<'_> {
         self.tell(round, &fitted, &files)?;
         self.material.from = from;
         point!("model.asked");
-        let ask = Ask { model: self.model.name.clone(), prompt, tools, max_tokens: None, verbatim: None };
+        let (model, manner, max_tokens) = (self.model.name.clone(), self.manner.clone(), self.max_tokens);
+        let ask = Ask { model, prompt, tools, max_tokens, manner, verbatim: None };
         let mut stream = self.model.model.stream(ask);
         let (mut gathered, before) = (Gathered::default(), self.used);
         loop {
@@ -218,6 +227,7 @@ impl ModelRun<'_> {
             self.used.output_tokens = before.output_tokens + gathered.usage.output_tokens;
             self.log.flush().await?;
         }
+        self.cut = matches!(gathered.end, Some(Ok(Finish::Length)));
         let note = match &gathered.end {
             Some(Ok(Finish::Length)) => Some("the model stopped at its limit: the answer is cut"),
             Some(Ok(Finish::Refused)) => Some("the model refused, or its provider did"),
@@ -263,7 +273,7 @@ impl ModelRun<'_> {
             ModelEvent::Reasoning(text) => {
                 self.log.event(now, &RunEvent::Reasoning(Text { text: text.clone() }))
             }
-            ModelEvent::Call(_) | ModelEvent::Usage(_) | ModelEvent::End(_) => Ok(()),
+            ModelEvent::Call(_) | ModelEvent::Usage(_) | ModelEvent::Own(_) | ModelEvent::End(_) => Ok(()),
         }
     }
 

@@ -35,8 +35,8 @@ pub(crate) struct Ending {
     ts: Option<i64>,
     /// What is not yet counted.
     usage: Usage,
-    /// Tokens of the whole answer.
-    tokens: i64,
+    /// What was stored of it before the end.
+    counted: Usage,
     /// The terminal line as the sandbox sent it.
     line: Option<Raw>,
     /// The message's own, as a JSON object.
@@ -50,7 +50,7 @@ impl Ending {
             outcome: Ok(message),
             ts,
             usage: Usage::default(),
-            tokens: 0,
+            counted: Usage::default(),
             line: None,
             metadata: None,
         }
@@ -82,9 +82,9 @@ impl Ending {
         Self { line, ..self }
     }
 
-    /// With what is not yet counted, and the tokens of the whole answer.
-    pub(crate) fn with_usage(self, usage: Usage, tokens: i64) -> Self {
-        Self { usage, tokens, ..self }
+    /// `counted` is what was stored on the way, `usage` what is yet to be.
+    pub(crate) fn with_usage(self, usage: Usage, counted: Usage) -> Self {
+        Self { usage, counted, ..self }
     }
 
     pub(crate) fn with_metadata(self, metadata: String) -> Self {
@@ -247,7 +247,7 @@ fn answer(log: &mut RunLog, ending: &Ending, ts: i64, id: Uuid, now: Timestamp) 
     NewMessage {
         sources: sources_json(&content),
         content,
-        token_count: ending.tokens,
+        token_count: ending.counted.output_tokens + ending.usage.output_tokens,
         metadata: ending.metadata.clone().unwrap_or_else(|| "{}".into()),
         ..NewMessage::text(id, MessageRole::Assistant, "", now)
     }

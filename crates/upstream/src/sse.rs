@@ -29,9 +29,16 @@ pub struct SseReader {
     /// The last byte was a CR: an LF after it is the same line end.
     after_cr: bool,
     begun: bool,
+    /// An event has come out.
+    has_read: bool,
 }
 
 impl SseReader {
+    /// Whether an event has come out yet.
+    pub fn has_read(&self) -> bool {
+        self.has_read
+    }
+
     pub fn push(&mut self, bytes: &[u8], out: &mut Vec<SseEvent>) -> Result<(), EventTooLarge> {
         let mut rest = bytes;
         while let Some(first) = rest.first() {
@@ -64,6 +71,7 @@ impl SseReader {
         if line.is_empty() {
             let event = std::mem::take(&mut self.event);
             if std::mem::take(&mut self.has_data) {
+                self.has_read = true;
                 out.push(event);
             }
             return;

@@ -4,6 +4,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::message::{Message, MessageRole};
 
 fn log() -> Vec<(&'static str, Value)> {
     let run = "0190a1b2-0000-7000-8000-000000000001";
@@ -181,4 +182,79 @@ fn a_result_that_does_not_go_on_is_told_whole_and_a_failure_is_the_end() {
     assert!(openai.contains(r#""code":"model_error""#) && openai.ends_with("data: [DONE]\n\n"), "{openai}");
     let anthropic = told(Wire::Anthropic, failed());
     assert!(anthropic.contains("event: error") && !anthropic.contains("message_stop"), "{anthropic}");
+}
+
+/// A run whose provider repeats a call's id, and is stopped by a limit.
+const REPEATED: [(&str, &str); 7] = [
+    ("turn", r#"{"run":"0191d2c3-0000-7000-8000-000000000001","conversation":null}"#),
+    ("tool_calls", r#"{"round":1,"calls":[{"id":"same","name":"f","args":{}}]}"#),
+    ("tool_result", r#"{"id":"same","name":"f","result":"one","truncated":false,"round":1}"#),
+    ("tool_calls", r#"{"round":2,"calls":[{"id":"same","name":"f","args":{}}]}"#),
+    ("tool_result", r#"{"id":"same","name":"f","result":"two","truncated":false,"round":2}"#),
+    (
+        "result",
+        r#"{"message":"Hi","assistant":{"tokenCount":55,
+            "metadata":{"usage":{"input_tokens":110,"output_tokens":55},"finish":"length"}}}"#,
+    ),
+    ("done", r#"{"status":"succeeded"}"#),
+];
+
+fn repeated(mut renderer: Renderer) -> Vec<Value> {
+    let mut out = Vec::new();
+    for (seq, (kind, data)) in (1..).zip(REPEATED) {
+        renderer.push(seq, 1_700_000_000_000, kind, data, &mut out);
+    }
+    let text = String::from_utf8(out).unwrap();
+    let data = text.lines().filter_map(|line| line.strip_prefix("data: "));
+    data.filter_map(|data| serde_json::from_str(data).ok()).collect()
+}
+
+#[test]
+fn a_repeated_call_id_is_another_call_and_a_cut_is_told() {
+    let frames = repeated(Renderer::after(Wire::Anthropic, 0));
+    let blocks: Vec<&Value> = frames.iter().map(|frame| &frame["content_block"]).collect();
+    let ids: Vec<&str> =
+        blocks.iter().filter_map(|block| block["id"].as_str().or(block["tool_use_id"].as_str())).collect();
+    assert_eq!(ids, ["same", "same", "same-2", "same-2"]);
+    let end = frames.iter().find(|frame| frame["type"] == "message_delta").unwrap();
+    assert_eq!(end["usage"], json!({ "input_tokens": 110, "output_tokens": 55 }));
+    assert_eq!(end["delta"]["stop_reason"], "max_tokens");
+    let frames = repeated(Renderer::after(Wire::OpenAi, 0));
+    assert!(frames.iter().any(|frame| frame["choices"][0]["finish_reason"] == "length"));
+    let frames = repeated(Renderer::after(Wire::UiMessage, 0));
+    assert_eq!(frames.last().unwrap()["finishReason"], "length");
+    let frames = repeated(Renderer::responses(Responses::new(json!({})), -1));
+    let end = frames.last().unwrap();
+    assert_eq!(
+        (&end["type"], &end["response"]["status"]),
+        (&"response.incomplete".into(), &"incomplete".into())
+    );
+    assert_eq!(end["response"]["incomplete_details"]["reason"], "max_output_tokens");
+}
+
+#[test]
+fn a_reload_names_calls_as_they_were_told() {
+    let call = |id: &str, round: u32| json!({ "type": "tool_call", "id": id, "name": "f", "args": {}, "result": "x", "round": round });
+    let content = json!([call("same", 1), call("same", 2), call("same-2", 3)]).to_string();
+    let message = Message {
+        id: uuid::Uuid::nil(),
+        seq: 1,
+        role: MessageRole::Assistant,
+        text: String::new(),
+        content,
+        file_attachments: "[]".into(),
+        sources: "[]".into(),
+        token_count: 0,
+        metadata: "{}".into(),
+        created_at: jiff::Timestamp::UNIX_EPOCH,
+    };
+    let shown = ui_message("", "c", "m", &message);
+    let ids: Vec<&Value> = shown["parts"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|part| &part["toolCallId"])
+        .filter(|id| !id.is_null())
+        .collect();
+    assert_eq!(ids, ["same", "same-2", "same-2-2"]);
 }

@@ -1,10 +1,13 @@
 //! For parsers of Anthropic's stream: one message, its blocks one after the other. A call that was made on the server
 //! is a block of the server's own, and its result another.
 
+use std::collections::{HashMap, HashSet};
+
 use serde_json::{Value, json};
 
 use super::openai::frame;
-use super::told::{Told, Word};
+use super::pieces::distinct;
+use super::told::{Told, Word, id_of};
 
 #[derive(Debug, Default)]
 pub(super) struct Anthropic {
@@ -12,6 +15,9 @@ pub(super) struct Anthropic {
     /// The next block's number.
     next: u64,
     open: Option<&'static str>,
+    /// How each call is told, by its round and id: one that comes again in another round has another name.
+    names: HashMap<(u64, String), String>,
+    taken: HashSet<String>,
 }
 
 impl Anthropic {
@@ -26,9 +32,9 @@ impl Anthropic {
                 self.open_block("thinking", &mut frames);
                 frames.push(self.delta(json!({ "type": "thinking_delta", "thinking": text })));
             }
-            Word::Calls { calls, ended, .. } => {
+            Word::Calls { round, calls, ended } => {
                 for call in &calls {
-                    self.call(call, &mut frames);
+                    self.call(round, call, &mut frames);
                 }
                 if let Some(ended) = ended {
                     self.result(&ended, &mut frames);
@@ -43,8 +49,13 @@ impl Anthropic {
                     self.text(&rest, &mut frames);
                 }
                 self.close(&mut frames);
-                frames.push(json!({ "type": "message_delta", "delta": { "stop_reason": "end_turn", "stop_sequence": null },
-                    "usage": { "output_tokens": self.told.tokens } }));
+                let reason = if self.told.cut { "max_tokens" } else { "end_turn" };
+                let mut usage = json!({ "output_tokens": self.told.tokens });
+                if let Some(input) = self.told.input_tokens {
+                    usage["input_tokens"] = json!(input);
+                }
+                frames.push(json!({ "type": "message_delta", "usage": usage,
+                    "delta": { "stop_reason": reason, "stop_sequence": null } }));
             }
             Word::Failure { message, .. } => {
                 self.close(&mut frames);
@@ -96,8 +107,10 @@ impl Anthropic {
         }
     }
 
-    fn call(&mut self, call: &Value, frames: &mut Vec<Value>) {
-        let block = json!({ "type": "server_tool_use", "id": call["id"], "name": call["name"], "input": {} });
+    fn call(&mut self, round: u64, call: &Value, frames: &mut Vec<Value>) {
+        let id = distinct(&id_of(call), &mut self.taken);
+        self.names.insert((round, id_of(call)), id.clone());
+        let block = json!({ "type": "server_tool_use", "id": id, "name": call["name"], "input": {} });
         self.start(&block, frames);
         let args = if call["args"].is_null() { json!({}) } else { call["args"].clone() };
         frames.push(self.delta(json!({ "type": "input_json_delta", "partial_json": args.to_string() })));
@@ -112,7 +125,10 @@ impl Anthropic {
             (_, other) => (other.to_string(), false),
         };
         let content = json!([{ "type": "text", "text": text }]);
-        let block = json!({ "type": "tool_result", "tool_use_id": ended["id"], "content": content, "is_error": failed });
+        let (round, own) = (ended["round"].as_u64().unwrap_or(0), id_of(ended));
+        let id = self.names.get(&(round, own.clone())).cloned().unwrap_or(own);
+        let block =
+            json!({ "type": "tool_result", "tool_use_id": id, "content": content, "is_error": failed });
         self.start(&block, frames);
         self.close(frames);
     }

@@ -43,7 +43,8 @@ impl OpenAi {
                 } else if !rest.is_empty() {
                     self.text(None, &rest, out);
                 }
-                let stop = json!([{ "index": 0, "delta": {}, "finish_reason": "stop", "logprobs": null }]);
+                let reason = if self.told.cut { "length" } else { "stop" };
+                let stop = json!([{ "index": 0, "delta": {}, "finish_reason": reason, "logprobs": null }]);
                 self.chunk(None, Some(seq), stop, Value::Null, out);
             }
             Word::Failure { code, message } => {

@@ -124,6 +124,11 @@ impl Pieces {
         out
     }
 
+    /// The model was stopped by a limit.
+    pub(super) fn is_cut(&self) -> bool {
+        self.told.cut
+    }
+
     /// The approvals that wait, each with its call.
     pub(super) fn waiting(&self) -> &[(String, String)] {
         &self.asked
@@ -175,10 +180,7 @@ impl Pieces {
 
     fn call(&mut self, round: u64, call: &Value, out: &mut Vec<Piece>) {
         let own = id_of(call);
-        // A name that is taken gets a number, which again may be taken.
-        let numbered = |n: usize| if n == 1 { own.clone() } else { format!("{own}-{n}") };
-        let id = (1..).map(numbered).find(|name| !self.taken.contains(name)).unwrap_or_default();
-        self.taken.insert(id.clone());
+        let id = distinct(&own, &mut self.taken);
         self.names.insert((round, own), id.clone());
         self.unended.push(id.clone());
         let name = call["name"].as_str().unwrap_or_default().to_owned();
@@ -233,6 +235,14 @@ impl Pieces {
             out.push(Piece::Ended(Ended { id, result: Value::Null, error, again: false }));
         }
     }
+}
+
+/// The name of a call among those so far. One that is taken gets a number, which again may be taken.
+pub(super) fn distinct(own: &str, taken: &mut HashSet<String>) -> String {
+    let numbered = |n: usize| if n == 1 { own.to_owned() } else { format!("{own}-{n}") };
+    let id = (1..).map(numbered).find(|name| !taken.contains(name)).unwrap_or_default();
+    taken.insert(id.clone());
+    id
 }
 
 /// A call's arguments; none are an empty object to every dialect.

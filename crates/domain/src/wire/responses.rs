@@ -67,6 +67,9 @@ impl Responses {
         let mut response = self.base.clone();
         response["status"] = json!(self.status);
         response["output"] = json!(self.output);
+        if self.status == "incomplete" {
+            response["incomplete_details"] = json!({ "reason": "max_output_tokens" });
+        }
         response["error"] = self.error.clone().unwrap_or(Value::Null);
         response["completed_at"] = json!(self.ended.filter(|_| self.status == "completed"));
         response["usage"] = match self.usage {
@@ -135,6 +138,7 @@ impl Responses {
         }
         self.ended = Some(ts / 1000);
         let (status, kind) = match status {
+            "succeeded" if self.pieces.is_cut() => ("incomplete", "response.incomplete"),
             "succeeded" => ("completed", "response.completed"),
             "cancelled" => ("cancelled", "response.failed"),
             _ => ("failed", "response.failed"),

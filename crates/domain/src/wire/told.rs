@@ -47,6 +47,10 @@ pub(super) struct Told {
     pub(super) failed: bool,
     /// Of the finished message.
     pub(super) tokens: i64,
+    /// What went in, where it is known.
+    pub(super) input_tokens: Option<i64>,
+    /// The model was stopped by a limit.
+    pub(super) cut: bool,
     /// How the run ended, once it has.
     pub(super) status: String,
 }
@@ -131,6 +135,9 @@ impl Told {
 
     fn closing(&mut self, data: &Value) -> Word {
         self.tokens = data["assistant"]["tokenCount"].as_i64().unwrap_or(0);
+        let metadata = &data["assistant"]["metadata"];
+        self.input_tokens = metadata["usage"]["input_tokens"].as_i64();
+        self.cut = metadata["finish"] == "length";
         let message = data["message"].as_str().unwrap_or_default();
         match message.strip_prefix(self.text.as_str()) {
             _ if message.is_empty() => Word::Closing { rest: String::new(), whole: false },

@@ -47,6 +47,15 @@ impl UiMessage {
         write(&chunks, None, out);
     }
 
+    fn reason(&self, status: &str) -> &'static str {
+        match status {
+            "cancelled" => "other",
+            _ if self.failed => "error",
+            _ if self.pieces.is_cut() => "length",
+            _ => "stop",
+        }
+    }
+
     fn beginning(&self) -> [Value; 2] {
         let metadata = json!({ "conversation": self.conversation, "run": self.run });
         // The answer has the id of its run.
@@ -98,18 +107,10 @@ impl UiMessage {
             }
             Piece::Done(status) => {
                 out.push(json!({ "type": "finish-step" }));
-                out.push(json!({ "type": "finish", "finishReason": reason(&status, self.failed) }));
+                out.push(json!({ "type": "finish", "finishReason": self.reason(&status) }));
                 out.push(Value::Null);
             }
         }
-    }
-}
-
-fn reason(status: &str, failed: bool) -> &'static str {
-    match status {
-        "cancelled" => "other",
-        _ if failed => "error",
-        _ => "stop",
     }
 }
 

@@ -1,7 +1,11 @@
 //! Stored messages as the AI SDK keeps them: `UIMessage`s, for a page that is opened again.
 
+use std::collections::HashSet;
+
 use serde_json::{Value, json};
 
+use super::pieces::distinct;
+use super::told::id_of;
 use super::ui_message::{file_url, source};
 use crate::message::{Message, MessageRole};
 
@@ -14,17 +18,23 @@ pub fn ui_message(base: &str, conversation: &str, id: &str, message: &Message) -
     }
     let files: Vec<Value> = serde_json::from_str(&message.file_attachments).unwrap_or_default();
     parts.extend(files.iter().map(|attached| file(base, conversation, attached)));
-    parts.extend(blocks.iter().filter_map(|block| part(base, conversation, block)));
+    let mut taken = HashSet::new();
+    parts.extend(blocks.iter().filter_map(|block| part(base, conversation, block, &mut taken)));
     json!({ "id": id, "role": message.role.as_str(), "parts": parts,
         "metadata": { "createdAt": message.created_at.as_millisecond() } })
 }
 
-fn part(base: &str, conversation: &str, block: &Value) -> Option<Value> {
+fn part(base: &str, conversation: &str, block: &Value, taken: &mut HashSet<String>) -> Option<Value> {
     match block["type"].as_str()? {
         kind @ ("text" | "reasoning") => {
             Some(json!({ "type": kind, "text": block["text"], "state": "done" }))
         }
-        "step" | "tool_call" => Some(call(block)),
+        "step" | "tool_call" => {
+            let mut part = call(block);
+            // As it was told live.
+            part["toolCallId"] = distinct(&id_of(block), taken).into();
+            Some(part)
+        }
         "source" => Some(source(block)),
         "file" => Some(file(base, conversation, block)),
         _ => None,
@@ -43,7 +53,7 @@ fn call(block: &Value) -> Value {
         _ => None,
     };
     let input = if block["args"].is_null() { json!({}) } else { block["args"].clone() };
-    let mut part = json!({ "type": "dynamic-tool", "toolName": block["name"], "toolCallId": block["id"],
+    let mut part = json!({ "type": "dynamic-tool", "toolName": block["name"],
         "input": input, "providerExecuted": true });
     match error {
         Some(error) => {

@@ -15,6 +15,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use domain::conversation::{Mode, Source};
 use domain::message::{Block, MessageRole};
+use domain::model::Manner;
 use domain::run::{OnBusy, OnDisconnect};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -38,6 +39,9 @@ pub struct Asked {
     pub options: Options,
     /// What the model is told for this turn alone.
     pub instructions: Option<String>,
+    /// How the model is to answer, and how much it may say.
+    pub manner: Manner,
+    pub max_tokens: Option<u64>,
     /// What the answer repeats of the request.
     pub echo: Option<Value>,
 }

@@ -5,6 +5,7 @@ use axum::http::StatusCode;
 use domain::approval::Decision;
 use domain::conversation::{ConversationPatch, NewConversation};
 use domain::message::{Block, Message, MessageRole, NewMessage, Window, plain_text};
+use domain::model::Manner;
 use domain::run::{Brought, Run, StartTurn, TurnMessage, named_id};
 use domain::scope::Scope;
 use serde::Deserialize;
@@ -74,13 +75,15 @@ pub async fn open(
     asked: Asked,
     idempotency: Option<Idempotency>,
 ) -> Result<Opened, Problem> {
-    let Asked { conversation, before, want, replace, options, instructions, echo } = asked;
+    let Asked { conversation, before, want, replace, options, instructions, manner, max_tokens, echo } =
+        asked;
     let id = conversation.as_deref().map(|name| conversation_id(scope, name));
     let found = match id {
         Some(id) => thread(app, scope, id, Window::Newest { limit: NEAR }).await?,
         None => None,
     };
-    let opening = Opening { app, scope, id, replace, options, instructions, echo, idempotency };
+    let opening =
+        Opening { app, scope, id, replace, options, instructions, manner, max_tokens, echo, idempotency };
     match (want, found) {
         (Want::Nothing, _) => Err(Problem::invalid_value("/messages", "There is no message to answer.")),
         (Want::Decide(decisions), Some(found)) => opening.decide(found.conversation.id, decisions).await,
@@ -101,6 +104,8 @@ struct Opening<'a> {
     replace: Option<Uuid>,
     options: Options,
     instructions: Option<String>,
+    manner: Manner,
+    max_tokens: Option<u64>,
     echo: Option<serde_json::Value>,
     idempotency: Option<Idempotency>,
 }
@@ -275,6 +280,8 @@ impl Opening<'_> {
             message: name.filter(|_| !edited).map(|name| named_id(self.scope.workspace, name)),
             message_name: name.filter(|_| edited || !is_id).map(str::to_owned),
             instructions: self.instructions.take(),
+            manner: std::mem::take(&mut self.manner),
+            max_tokens: self.max_tokens,
             echo: self.echo.take(),
         };
         let said = message.map(|message| {

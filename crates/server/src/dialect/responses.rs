@@ -2,6 +2,7 @@
 
 use domain::conversation::Mode;
 use domain::message::{Message, MessageRole};
+use domain::model::Manner;
 use domain::run::{OnBusy, OnDisconnect, Run};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
@@ -75,8 +76,42 @@ pub fn read(body: &Value) -> Result<Create, Problem> {
     }
     let echo = Some(json!({ "response": echo }));
     let instructions = member(body, "", "instructions")?;
-    let asked = Asked { conversation, before, want, options, echo, instructions, ..Asked::default() };
+    let (manner, max_tokens) = (manner(body), body["max_output_tokens"].as_u64());
+    let asked = Asked {
+        conversation,
+        before,
+        want,
+        options,
+        echo,
+        instructions,
+        manner,
+        max_tokens,
+        ..Asked::default()
+    };
     Ok(Create { asked, stream, background, store, previous })
+}
+
+/// What is asked of the answer, in the words of chat completions.
+fn manner(body: &Value) -> Manner {
+    let format = body["text"]["format"].clone();
+    let format = match format["type"].as_str() {
+        Some("json_object") => Some(format),
+        Some("json_schema") => {
+            let mut schema = format;
+            if let Some(schema) = schema.as_object_mut() {
+                schema.remove("type");
+            }
+            Some(json!({ "type": "json_schema", "json_schema": schema }))
+        }
+        _ => None,
+    };
+    Manner {
+        temperature: body["temperature"].as_number().cloned(),
+        top_p: body["top_p"].as_number().cloned(),
+        effort: body["reasoning"]["effort"].as_str().map(str::to_owned),
+        format,
+        ..Manner::default()
+    }
 }
 
 fn input(body: &Value) -> Result<(Vec<super::Said>, Want), Problem> {

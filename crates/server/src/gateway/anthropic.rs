@@ -1,15 +1,15 @@
 //! Anthropic's messages, from the server's side: a request as an ask, an answer as named events or whole.
 
 use domain::model::{
-    Answer, Ask, Call, Dialect, Finish, Gathered, ModelEvent, Part, PartKind, Prompt, Said, ToolSpec,
-    Verbatim, Words,
+    Answer, Ask, Call, Choice, Dialect, Finish, Gathered, Manner, ModelEvent, ModelFault, Part, PartKind,
+    Prompt, Said, ToolSpec, Verbatim,
 };
 use domain::prompt::valid;
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
 
 use super::openai::name_of;
-use super::{Asked, Writer, common, frame, sent, text_of};
+use super::{Asked, Writer, common, frame, kind_of_fault, sent, text_of, texts, words};
 use crate::problem::Problem;
 
 pub fn read(body: Value) -> Result<Asked, Problem> {
@@ -28,17 +28,30 @@ pub fn read(body: Value) -> Result<Asked, Problem> {
         if !answers.is_empty() {
             said.push(Said::Answers(answers));
         }
-        let parts = other.iter().filter_map(|block| part(block)).collect();
-        let text = if content.is_array() { text_of(&json!(other)) } else { text_of(content) };
-        said.push(Said::User(Words { text, parts }));
+        let other = if content.is_array() { &json!(other) } else { content };
+        said.push(Said::User(words(other, part)));
     }
     let none = body["tool_choice"]["type"] == "none";
     let tools = body["tools"].as_array().into_iter().flatten().filter(|_| !none).filter_map(tool).collect();
     let prompt = Prompt { system: text_of(&body["system"]), messages: valid(said) };
     let max_tokens = body["max_tokens"].as_u64();
+    let manner = manner(&body);
     let verbatim = Some(Verbatim { dialect: Dialect::Anthropic, body });
-    let ask = Ask { model: String::new(), prompt, tools, max_tokens, verbatim };
+    let ask = Ask { model: String::new(), prompt, tools, max_tokens, manner, verbatim };
     Ok(Asked { model, ask, stream, include_usage: true })
+}
+
+fn manner(body: &Value) -> Manner {
+    let choice = &body["tool_choice"];
+    let parallel = choice["disable_parallel_tool_use"].as_bool().map(|disabled| !disabled);
+    let choice = match choice["type"].as_str() {
+        Some("auto") => Some(Choice::Auto),
+        Some("any") => Some(Choice::Any),
+        Some("tool") => choice["name"].as_str().map(|name| Choice::Tool(name.to_owned())),
+        _ => None,
+    };
+    let (temperature, top_p) = (body["temperature"].as_number().cloned(), body["top_p"].as_number().cloned());
+    Manner { temperature, top_p, stop: texts(&body["stop_sequences"]), choice, parallel, ..Manner::default() }
 }
 
 fn assistant(content: &Value) -> Said {
@@ -53,10 +66,13 @@ fn assistant(content: &Value) -> Said {
     Said::Assistant { text, calls: calls.collect() }
 }
 
-/// A picture or a PDF that came with the request.
+/// A picture or a PDF that came with the request, or where it is.
 fn part(block: &Value) -> Option<Part> {
     let source = &block["source"];
     let kind = match block["type"].as_str()? {
+        "image" if source["type"] == "url" => {
+            return Some(sent(PartKind::Image, "image", "", source["url"].as_str()?));
+        }
         "image" => PartKind::Image,
         "document" if source["media_type"] == "application/pdf" => PartKind::Pdf,
         _ => return None,
@@ -68,8 +84,10 @@ fn part(block: &Value) -> Option<Part> {
 
 fn answer(said: &[Said], block: &Value) -> Answer {
     let id = block["tool_use_id"].as_str().unwrap_or("").to_owned();
-    let failed = block["is_error"] == true;
-    Answer { name: name_of(said, &id), id, text: text_of(&block["content"]), failed }
+    let (failed, text) = (block["is_error"] == true, text_of(&block["content"]));
+    // Not every dialect has a word for it: the text says it, too.
+    let text = if failed && !text.starts_with("Error") { format!("Error: {text}") } else { text };
+    Answer { name: name_of(said, &id), id, text, failed }
 }
 
 fn tool(tool: &Value) -> Option<ToolSpec> {
@@ -149,6 +167,12 @@ impl Events {
     }
 }
 
+/// The end of a stream that failed.
+pub(super) fn failure(fault: &ModelFault, out: &mut Vec<u8>) {
+    let error = json!({ "type": kind_of_fault(fault), "message": fault.message });
+    frame(Some("error"), &json!({ "type": "error", "error": error }), out);
+}
+
 fn reason(finish: Finish) -> &'static str {
     match finish {
         Finish::Stop => "end_turn",
@@ -189,10 +213,8 @@ impl Writer for Events {
                 self.send(&end, out);
                 self.send(&json!({ "type": "message_stop" }), out);
             }
-            ModelEvent::End(Err(fault)) => {
-                let error = json!({ "type": "api_error", "message": fault.message });
-                self.send(&json!({ "type": "error", "error": error }), out);
-            }
+            ModelEvent::Own(_) => {}
+            ModelEvent::End(Err(fault)) => failure(fault, out),
         }
     }
 

@@ -3,6 +3,8 @@
 
 pub mod anthropic;
 pub mod openai;
+pub mod own;
+mod whole;
 
 use axum::extract::{FromRequestParts, Request, State};
 use axum::http::request::Parts;
@@ -10,7 +12,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use domain::grant::{Grant, GrantKind};
-use domain::model::{Ask, ModelEvent, ModelFault, ModelFaultKind, Part, PartKind};
+use domain::model::{Ask, ModelEvent, ModelFault, ModelFaultKind, Part, PartKind, Words};
 use domain::run::{Lease, Usage};
 use domain::scope::{Role, Scope};
 use serde_json::{Value, json};
@@ -154,7 +156,7 @@ pub async fn as_clients_expect(request: Request, next: Next) -> Response {
         413 => "request_too_large",
         429 => "rate_limit_error",
         400..500 => "invalid_request_error",
-        503 => "overloaded_error",
+        503 | 529 => "overloaded_error",
         _ => "api_error",
     };
     let source = serde_json::to_value(&problem.source).unwrap_or_default();
@@ -176,7 +178,7 @@ impl From<ModelFault> for Problem {
         let (status, title) = match (fault.kind, fault.status) {
             (ModelFaultKind::Timeout, _) => (StatusCode::GATEWAY_TIMEOUT, "The model did not answer in time"),
             // What the client can do something about; a provider's 401 is about our key.
-            (_, Some(status @ (400 | 404 | 413 | 422 | 429))) => (
+            (_, Some(status @ (400 | 404 | 413 | 422 | 429 | 529))) => (
                 StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY),
                 "The model's provider refused",
             ),
@@ -187,6 +189,19 @@ impl From<ModelFault> for Problem {
             Some(seconds) => problem.with("retry_after", seconds),
             None => problem,
         }
+    }
+}
+
+/// What clients call a failure in the middle of an answer. A provider's 401 is about our key.
+fn kind_of_fault(fault: &ModelFault) -> &'static str {
+    match (fault.kind, fault.status) {
+        (ModelFaultKind::Timeout, _) | (_, Some(504)) => "timeout_error",
+        (_, Some(400 | 422)) => "invalid_request_error",
+        (_, Some(404)) => "not_found_error",
+        (_, Some(413)) => "request_too_large",
+        (_, Some(429)) => "rate_limit_error",
+        (_, Some(503 | 529)) => "overloaded_error",
+        _ => "api_error",
     }
 }
 
@@ -235,6 +250,24 @@ impl Drop for Metered {
 fn sent(kind: PartKind, name: &str, mime_type: &str, data: &str) -> Part {
     let (file, name, mime_type) = (Uuid::nil(), name.to_owned(), mime_type.to_owned());
     Part { file, name, mime_type, kind, chars: 0, data: data.into() }
+}
+
+/// What a user said: files that can be shown are, the rest is text.
+fn words(content: &Value, part: impl Fn(&Value) -> Option<Part>) -> Words {
+    let Some(all) = content.as_array() else { return text_of(content).into() };
+    let (mut parts, mut rest) = (Vec::new(), Vec::new());
+    for one in all {
+        match part(one) {
+            Some(part) => parts.push(part),
+            None => rest.push(one.clone()),
+        }
+    }
+    Words { text: text_of(&Value::Array(rest)), parts }
+}
+
+/// The texts of a list.
+fn texts(list: &Value) -> Vec<String> {
+    list.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
 /// A text, or the texts of a list of parts; of other parts what they are.

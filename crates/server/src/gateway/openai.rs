@@ -1,14 +1,14 @@
 //! OpenAI's chat completions, from the server's side: a request as an ask, an answer as chunks or whole.
 
 use domain::model::{
-    Answer, Ask, Call, Dialect, Finish, Gathered, ModelEvent, Part, PartKind, Prompt, Said, ToolSpec,
-    Verbatim, Words,
+    Answer, Ask, Call, Choice, Dialect, Finish, Gathered, Manner, ModelEvent, ModelFault, Part, PartKind,
+    Prompt, Said, ToolSpec, Verbatim,
 };
 use domain::prompt::valid;
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
 
-use super::{Asked, Writer, common, frame, sent, text_of};
+use super::{Asked, Writer, common, frame, kind_of_fault, sent, text_of, texts, words};
 use crate::problem::Problem;
 
 pub fn read(body: Value) -> Result<Asked, Problem> {
@@ -33,8 +33,7 @@ pub fn read(body: Value) -> Result<Asked, Problem> {
                 }
             }
             _ => {
-                let parts = message["content"].as_array().into_iter().flatten().filter_map(part).collect();
-                said.push(Said::User(Words { text: text_of(&message["content"]), parts }));
+                said.push(Said::User(words(&message["content"], part)));
             }
         }
     }
@@ -43,9 +42,28 @@ pub fn read(body: Value) -> Result<Asked, Problem> {
     let max_tokens = body["max_completion_tokens"].as_u64().or_else(|| body["max_tokens"].as_u64());
     let include_usage = body["stream_options"]["include_usage"] == true;
     let prompt = Prompt { system: system.join("\n\n"), messages: valid(said) };
+    let manner = manner(&body);
     let verbatim = Some(Verbatim { dialect: Dialect::Openai, body });
-    let ask = Ask { model: String::new(), prompt, tools, max_tokens, verbatim };
+    let ask = Ask { model: String::new(), prompt, tools, max_tokens, manner, verbatim };
     Ok(Asked { model, ask, stream, include_usage })
+}
+
+fn manner(body: &Value) -> Manner {
+    let text = |name: &str| body[name].as_str().map(str::to_owned);
+    let stop = match &body["stop"] {
+        Value::String(stop) => vec![stop.clone()],
+        stop => texts(stop),
+    };
+    let choice = match &body["tool_choice"] {
+        Value::String(choice) if choice == "auto" => Some(Choice::Auto),
+        Value::String(choice) if choice == "required" => Some(Choice::Any),
+        choice => choice["function"]["name"].as_str().map(|name| Choice::Tool(name.to_owned())),
+    };
+    let parallel = body["parallel_tool_calls"].as_bool();
+    let (effort, format) = (text("reasoning_effort"), body.get("response_format").cloned());
+    let format = format.filter(Value::is_object);
+    let (temperature, top_p) = (body["temperature"].as_number().cloned(), body["top_p"].as_number().cloned());
+    Manner { temperature, top_p, stop, choice, parallel, effort, format }
 }
 
 fn assistant(message: &Value) -> Said {
@@ -62,7 +80,7 @@ fn assistant(message: &Value) -> Said {
     Said::Assistant { text: text_of(&message["content"]), calls: calls.collect() }
 }
 
-/// A picture or a PDF that came with the request, written in it.
+/// A picture or a PDF that came with the request, written in it; a picture may be elsewhere.
 fn part(part: &Value) -> Option<Part> {
     let (kind, name, url) = match part["type"].as_str()? {
         "image_url" => (PartKind::Image, "image", part["image_url"]["url"].as_str()?),
@@ -72,6 +90,9 @@ fn part(part: &Value) -> Option<Part> {
         }
         _ => return None,
     };
+    if kind == PartKind::Image && (url.starts_with("https://") || url.starts_with("http://")) {
+        return Some(sent(kind, name, "", url));
+    }
     let (mime_type, data) = url.strip_prefix("data:")?.split_once(";base64,")?;
     (kind == PartKind::Image || mime_type == "application/pdf").then(|| sent(kind, name, mime_type, data))
 }
@@ -144,6 +165,13 @@ impl Chunks {
     }
 }
 
+/// The end of a stream that failed.
+pub(super) fn failure(fault: &ModelFault, out: &mut Vec<u8>) {
+    let error = json!({ "message": fault.message, "type": kind_of_fault(fault), "param": null,
+        "code": fault.kind.code() });
+    frame(None, &json!({ "error": error }), out);
+}
+
 fn reason(finish: Finish) -> &'static str {
     match finish {
         Finish::Stop => "stop",
@@ -186,10 +214,9 @@ impl Writer for Chunks {
                 out.extend_from_slice(b"data: [DONE]\n\n");
             }
             ModelEvent::End(Err(fault)) => {
-                let error = json!({ "message": fault.message, "type": "api_error", "param": null,
-                    "code": fault.kind.code() });
-                frame(None, &json!({ "error": error }), out);
+                failure(fault, out);
             }
+            ModelEvent::Own(_) => {}
         }
     }
 

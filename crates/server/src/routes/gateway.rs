@@ -7,15 +7,18 @@ use axum::extract::State;
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use domain::model::{ModelEvent, ModelFault, ModelFaultKind};
+use domain::model::{Dialect, ModelEvent, ModelFault, ModelFaultKind};
 use futures_util::{StreamExt as _, stream};
 use serde_json::{Value, json};
+use tokio::time::timeout;
 use upstream::llm::ModelStream;
 
 use crate::extract::JsonBody;
+use crate::gateway::own::OwnWords;
 use crate::gateway::{Asked, Asker, Metered, Payer, Writer, anthropic, openai, unknown_model};
 use crate::problem::Problem;
 use crate::state::AppState;
+use crate::stream::HEARTBEAT;
 
 /// The models that can be asked for now, in the shape of both vendors.
 #[utoipa::path(get, path = "/v1/models", operation_id = "list_models", tag = "models",
@@ -46,6 +49,7 @@ pub async fn completions(
     let asked = openai::read(body)?;
     let (id, created) = (app.clock.new_id().simple().to_string(), app.clock.now().as_second());
     let writer = openai::Chunks::new(&id, created, &asked);
+    let writer = OwnWords::new(Dialect::Openai, &asked, Box::new(writer));
     let answered = answer(&app, payer.clone(), asked, Box::new(writer)).await;
     app.tell_tokens(&payer.scope, answered).await
 }
@@ -62,9 +66,13 @@ pub async fn messages(
     let payer = asker.payer(&mut body).await?;
     let asked = anthropic::read(body)?;
     let writer = anthropic::Events::new(&app.clock.new_id().simple().to_string(), &asked);
+    let writer = OwnWords::new(Dialect::Anthropic, &asked, Box::new(writer));
     let answered = answer(&app, payer.clone(), asked, Box::new(writer)).await;
     app.tell_tokens(&payer.scope, answered).await
 }
+
+/// While the provider is silent.
+const ALIVE: &[u8] = b": heartbeat\n\n";
 
 /// An answer under way.
 struct Telling {
@@ -77,8 +85,10 @@ impl Telling {
     /// The frames of the next events.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
-            let batch = self.stream.next().await?;
-            let out = self.write(&batch);
+            let Ok(batch) = timeout(HEARTBEAT, self.stream.next()).await else {
+                return Some(Bytes::from_static(ALIVE));
+            };
+            let out = self.write(&batch?);
             if !out.is_empty() {
                 return Some(out.into());
             }
@@ -112,7 +122,16 @@ async fn answer(
     loop {
         let lost =
             || vec![ModelEvent::End(Err(ModelFault::new(ModelFaultKind::Error, "The answer has no end.")))];
-        let batch = telling.stream.next().await.unwrap_or_else(lost);
+        let batch = if asked.stream {
+            match timeout(HEARTBEAT, telling.stream.next()).await {
+                Ok(batch) => batch,
+                // Whoever stands between would give up; from here on a failure is an event.
+                Err(_) => return Ok(streamed(telling, ALIVE.to_vec())),
+            }
+        } else {
+            telling.stream.next().await
+        };
+        let batch = batch.unwrap_or_else(lost);
         let end = match batch.last() {
             Some(ModelEvent::End(end)) => Some(end.clone()),
             _ => None,

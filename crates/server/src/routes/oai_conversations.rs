@@ -165,10 +165,13 @@ pub async fn update(
     Path(id): Path<String>,
     JsonBody(body): JsonBody<Value>,
 ) -> Result<Response, Problem> {
-    let metadata = Value::Object(metadata(&body)?).to_string();
+    // What is not said stays as it is.
+    let metadata = body.get("metadata").map(|_| metadata(&body)).transpose()?;
     let scope = caller.scope(named).await?;
     let id = own_id(&id, "conv")?;
-    app.store.set_metadata(&scope, id, &metadata).await?;
+    if let Some(metadata) = metadata {
+        app.store.set_metadata(&scope, id, &Value::Object(metadata).to_string()).await?;
+    }
     Ok(axum::Json(shown(&app, &scope, id).await?).into_response())
 }
 

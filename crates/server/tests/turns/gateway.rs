@@ -14,6 +14,14 @@ stories!(
     the_demo_model_in_both_dialects,
     a_request_goes_on_as_it_is_to_a_provider_of_its_dialect,
     a_request_is_translated_for_the_other_provider,
+    what_a_client_asks_of_the_answer_is_translated,
+    an_answer_of_anthropic_comes_back_as_it_was,
+    an_answer_of_openai_comes_back_as_it_was,
+    the_kind_of_a_failure_is_told,
+    calls_are_counted_from_nought_in_the_other_dialect,
+    a_silent_provider_does_not_silence_the_stream,
+    what_a_response_asks_for_reaches_the_provider,
+    a_conversation_keeps_what_an_update_does_not_say,
     failures_are_told_as_clients_expect_them,
     a_run_has_a_token_of_its_own_and_what_it_uses_is_counted,
     a_client_that_leaves_lets_the_provider_go,
@@ -285,5 +293,281 @@ async fn a_client_that_leaves_lets_the_provider_go(backend: Backend) -> Option<(
     response.chunk().await.unwrap().unwrap();
     drop(response);
     provider.disconnected(0).await.unwrap();
+    Some(())
+}
+
+fn events(list: &[Value]) -> String {
+    list.iter().map(|data| format!("event: {}\ndata: {data}\n\n", data["type"].as_str().unwrap())).collect()
+}
+
+fn read(answer: &Answer) -> Vec<Value> {
+    data(answer).iter().map(|data| serde_json::from_str(data).unwrap()).collect()
+}
+
+/// A message with all that only Anthropic has.
+fn rich_message() -> (Vec<Value>, Value) {
+    let usage = json!({ "input_tokens": 5, "cache_creation_input_tokens": 100, "cache_read_input_tokens": 200,
+        "output_tokens": 1 });
+    let mut message = json!({ "id": "msg_1", "type": "message", "role": "assistant", "model": "m-2026", "content": [],
+        "stop_reason": null, "stop_sequence": null, "usage": usage });
+    let start = |index: u32, block: Value| json!({ "type": "content_block_start", "index": index, "content_block": block });
+    let delta =
+        |index: u32, delta: Value| json!({ "type": "content_block_delta", "index": index, "delta": delta });
+    let stop = |index: u32| json!({ "type": "content_block_stop", "index": index });
+    let citation = json!({ "type": "char_location", "cited_text": "c", "document_index": 0 });
+    let events = vec![
+        json!({ "type": "message_start", "message": message }),
+        json!({ "type": "ping" }),
+        start(0, json!({ "type": "thinking", "thinking": "", "signature": "" })),
+        delta(0, json!({ "type": "thinking_delta", "thinking": "hm" })),
+        delta(0, json!({ "type": "signature_delta", "signature": "c2ln" })),
+        stop(0),
+        start(1, json!({ "type": "redacted_thinking", "data": "XXX" })),
+        stop(1),
+        start(2, json!({ "type": "server_tool_use", "id": "s1", "name": "web_search", "input": {} })),
+        delta(2, json!({ "type": "input_json_delta", "partial_json": "{\"query\":" })),
+        delta(2, json!({ "type": "input_json_delta", "partial_json": "\"q\"}" })),
+        stop(2),
+        start(3, json!({ "type": "web_search_tool_result", "tool_use_id": "s1", "content": [] })),
+        stop(3),
+        start(4, json!({ "type": "text", "text": "" })),
+        delta(4, json!({ "type": "text_delta", "text": "Hel" })),
+        delta(4, json!({ "type": "text_delta", "text": "lo" })),
+        delta(4, json!({ "type": "citations_delta", "citation": citation })),
+        stop(4),
+        json!({ "type": "message_delta", "delta": { "stop_reason": "stop_sequence", "stop_sequence": "END" },
+            "usage": { "output_tokens": 42 } }),
+        json!({ "type": "message_stop" }),
+    ];
+    message["content"] = json!([
+        { "type": "thinking", "thinking": "hm", "signature": "c2ln" },
+        { "type": "redacted_thinking", "data": "XXX" },
+        { "type": "server_tool_use", "id": "s1", "name": "web_search", "input": { "query": "q" } },
+        { "type": "web_search_tool_result", "tool_use_id": "s1", "content": [] },
+        { "type": "text", "text": "Hello", "citations": [citation] }]);
+    message["stop_reason"] = json!("stop_sequence");
+    message["stop_sequence"] = json!("END");
+    message["usage"]["output_tokens"] = json!(42);
+    (events, message)
+}
+
+async fn an_answer_of_anthropic_comes_back_as_it_was(backend: Backend) -> Option<()> {
+    let (mut sent, mut whole) = rich_message();
+    let (world, provider) = world_with(backend, stream(&events(&sent))).await?;
+    let mut body =
+        json!({ "model": "anthropic/m", "max_tokens": 9, "messages": [{ "role": "user", "content": "Hi" }] });
+    let answer = post(&world, PATHS[1], &body).await;
+    whole["model"] = json!("anthropic/m");
+    assert_eq!(answer.body, whole);
+    body["stream"] = json!(true);
+    let (paused, headers) = {
+        let mut paused = whole.clone();
+        paused["stop_reason"] = json!("pause_turn");
+        (paused, vec![("content-type", "application/json".to_owned())])
+    };
+    provider.then(vec![Action::Headers("200 OK", headers), Action::Bytes(paused.to_string().into_bytes())]);
+    let answer = post(&world, PATHS[1], &body).await;
+    sent[0]["message"]["model"] = json!("anthropic/m");
+    assert_eq!(read(&answer), sent);
+    assert!(answer.text.starts_with("event: message_start\n"), "{}", answer.text);
+    // One that does not stream.
+    body["stream"] = json!(false);
+    assert_eq!(post(&world, PATHS[1], &body).await.body, paused);
+    Some(())
+}
+
+async fn an_answer_of_openai_comes_back_as_it_was(backend: Backend) -> Option<()> {
+    let chunk = |choices: Value| {
+        json!({ "id": "c-1", "object": "chat.completion.chunk", "created": 77, "model": "m-2026",
+            "system_fingerprint": "fp", "service_tier": "flex", "choices": choices, "usage": null })
+    };
+    let logprob = |token: &str| json!({ "token": token, "logprob": -1, "bytes": null, "top_logprobs": [] });
+    let call =
+        |more: Value| json!([{ "index": 0, "delta": { "tool_calls": [more] }, "finish_reason": null }]);
+    let usage = json!({ "prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15,
+        "prompt_tokens_details": { "cached_tokens": 8 }, "completion_tokens_details": { "reasoning_tokens": 3 } });
+    let mut last = chunk(json!([]));
+    last["usage"] = usage.clone();
+    let mut sent = vec![
+        chunk(json!([
+            { "index": 0, "delta": { "role": "assistant", "content": "A" }, "finish_reason": null,
+                "logprobs": { "content": [logprob("A")], "refusal": null } },
+            { "index": 1, "delta": { "role": "assistant", "content": "B" }, "finish_reason": null }])),
+        chunk(json!([{ "index": 0, "delta": { "content": "a" }, "finish_reason": null,
+            "logprobs": { "content": [logprob("a")], "refusal": null } }])),
+        chunk(call(
+            json!({ "index": 0, "id": "k", "type": "function", "function": { "name": "f", "arguments": "" } }),
+        )),
+        chunk(call(json!({ "index": 0, "function": { "arguments": "{}" } }))),
+        chunk(json!([
+            { "index": 0, "delta": {}, "finish_reason": "tool_calls" },
+            { "index": 1, "delta": { "refusal": "no" }, "finish_reason": "stop" }])),
+        last,
+    ];
+    let script = |sent: &[Value]| {
+        let text: String = sent.iter().map(|chunk| format!("data: {chunk}\n\n")).collect();
+        stream(&format!("{text}data: [DONE]\n\n"))
+    };
+    let (world, provider) = world_with(backend, script(&sent)).await?;
+    let mut body = json!({ "model": "openai/m", "n": 2, "messages": [{ "role": "user", "content": "Hi" }] });
+    let answer = post(&world, PATHS[0], &body).await;
+    let whole = json!({ "id": "c-1", "object": "chat.completion", "created": 77, "model": "openai/m",
+        "system_fingerprint": "fp", "service_tier": "flex", "usage": usage, "choices": [
+        { "index": 0, "finish_reason": "tool_calls", "logprobs": { "content": [logprob("A"), logprob("a")], "refusal": null },
+            "message": { "role": "assistant", "content": "Aa", "refusal": null, "tool_calls": [
+                { "id": "k", "type": "function", "function": { "name": "f", "arguments": "{}" } }] } },
+        { "index": 1, "finish_reason": "stop", "logprobs": null,
+            "message": { "role": "assistant", "content": "B", "refusal": "no" } }] });
+    assert_eq!(answer.body, whole);
+    body["stream"] = json!(true);
+    body["stream_options"] = json!({ "include_usage": true });
+    provider.then(script(&sent));
+    let answer = post(&world, PATHS[0], &body).await;
+    sent.iter_mut().for_each(|chunk| chunk["model"] = json!("openai/m"));
+    let text = answer.text.strip_suffix("data: [DONE]\n\n").unwrap().to_owned();
+    assert_eq!(read(&Answer { text, ..answer }), sent);
+    // What was asked for only by us is kept from the client.
+    body["stream_options"] = Value::Null;
+    provider.then(script(&sent));
+    let answer = post(&world, PATHS[0], &body).await;
+    assert!(!answer.text.contains("usage") && answer.text.ends_with("data: [DONE]\n\n"), "{}", answer.text);
+    Some(())
+}
+
+async fn the_kind_of_a_failure_is_told(backend: Backend) -> Option<()> {
+    let (sent, _) = rich_message();
+    let failing = |begun: usize| {
+        let error =
+            json!({ "type": "error", "error": { "type": "overloaded_error", "message": "Overloaded" } });
+        let mut script = stream(&events(&sent[..begun]));
+        script.push(Action::Wait(std::time::Duration::from_millis(300)));
+        script.push(Action::Bytes(events(&[error]).into_bytes()));
+        script
+    };
+    let (world, provider) = world_with(backend, failing(4)).await?;
+    let body = json!({ "model": "anthropic/m", "max_tokens": 9, "stream": true,
+        "messages": [{ "role": "user", "content": "Hi" }] });
+    let answer = post(&world, PATHS[1], &body).await;
+    assert_eq!(read(&answer).last().unwrap()["error"]["type"], "overloaded_error", "{}", answer.text);
+    provider.then(failing(2));
+    post(&world, PATHS[1], &body).await;
+    let answer = post(&world, PATHS[1], &body).await;
+    assert_eq!((answer.status, &answer.body["error"]["type"]), (529, &json!("overloaded_error")));
+    Some(())
+}
+
+async fn calls_are_counted_from_nought_in_the_other_dialect(backend: Backend) -> Option<()> {
+    let (mut sent, _) = rich_message();
+    sent.truncate(6);
+    for (index, id) in [(1, "a"), (2, "b")] {
+        let block = json!({ "type": "tool_use", "id": id, "name": "f", "input": {} });
+        sent.push(json!({ "type": "content_block_start", "index": index, "content_block": block }));
+        let delta = json!({ "type": "input_json_delta", "partial_json": "{}" });
+        sent.push(json!({ "type": "content_block_delta", "index": index, "delta": delta }));
+        sent.push(json!({ "type": "content_block_stop", "index": index }));
+    }
+    sent.push(json!({ "type": "message_delta", "delta": { "stop_reason": "tool_use" }, "usage": {} }));
+    sent.push(json!({ "type": "message_stop" }));
+    let (world, _provider) = world_with(backend, stream(&events(&sent))).await?;
+    let body =
+        json!({ "model": "anthropic/m", "stream": true, "messages": [{ "role": "user", "content": "Hi" }] });
+    let answer = post(&world, PATHS[0], &body).await;
+    let chunks = data(&answer);
+    let chunks = chunks.iter().filter_map(|chunk| serde_json::from_str::<Value>(chunk).ok());
+    let indexes: Vec<i64> =
+        chunks.filter_map(|chunk| chunk["choices"][0]["delta"]["tool_calls"][0]["index"].as_i64()).collect();
+    assert_eq!(indexes, [0, 0, 1, 1], "{}", answer.text);
+    Some(())
+}
+
+async fn what_a_client_asks_of_the_answer_is_translated(backend: Backend) -> Option<()> {
+    let (world, provider) = world_with(backend, stream(ANTHROPIC)).await?;
+    let picture = json!({ "type": "image_url", "image_url": { "url": "https://pictures.example/1.png" } });
+    let body = json!({ "model": "anthropic/m", "max_tokens": 9, "temperature": 0.25, "top_p": 0.5, "stop": "END",
+        "tool_choice": "required", "parallel_tool_calls": false,
+        "tools": [{ "type": "function", "function": { "name": "f" } }],
+        "messages": [{ "role": "user", "content": [{ "type": "text", "text": "Look" }, picture] }] });
+    post(&world, PATHS[0], &body).await;
+    let sent = provider.request(0).await.unwrap().body;
+    assert_eq!(
+        (&sent["temperature"], &sent["top_p"], &sent["max_tokens"]),
+        (&json!(0.25), &json!(0.5), &json!(9))
+    );
+    assert_eq!(sent["stop_sequences"], json!(["END"]));
+    assert_eq!(sent["tool_choice"], json!({ "type": "any", "disable_parallel_tool_use": true }));
+    let content = &sent["messages"][0]["content"];
+    assert_eq!(content[0]["source"], json!({ "type": "url", "url": "https://pictures.example/1.png" }));
+    assert_eq!((&content[1]["text"], content.as_array().unwrap().len()), (&json!("Look"), 2));
+    // And the other way.
+    provider.then(stream(OPENAI));
+    let picture =
+        json!({ "type": "image", "source": { "type": "base64", "media_type": "image/png", "data": "iVBO" } });
+    let body = json!({ "model": "openai/m", "max_tokens": 9, "temperature": 0.25, "top_p": 0.5,
+        "stop_sequences": ["A", "B"], "tool_choice": { "type": "tool", "name": "f" },
+        "tools": [{ "name": "f", "input_schema": { "type": "object" } }], "messages": [
+        { "role": "user", "content": [picture] },
+        { "role": "assistant", "content": [{ "type": "tool_use", "id": "c1", "name": "f", "input": {} }] },
+        { "role": "user", "content": [{ "type": "tool_result", "tool_use_id": "c1", "is_error": true, "content": "no" }] }] });
+    post(&world, PATHS[1], &body).await;
+    let sent = provider.requests().pop().unwrap().body;
+    assert_eq!(
+        (&sent["temperature"], &sent["top_p"], &sent["stop"]),
+        (&json!(0.25), &json!(0.5), &json!(["A", "B"]))
+    );
+    assert_eq!(sent["tool_choice"], json!({ "type": "function", "function": { "name": "f" } }));
+    let shown = json!([{ "type": "image_url", "image_url": { "url": "data:image/png;base64,iVBO" } }]);
+    assert_eq!(
+        (&sent["messages"][0]["content"], &sent["messages"][2]["content"]),
+        (&shown, &json!("Error: no"))
+    );
+    Some(())
+}
+
+async fn a_silent_provider_does_not_silence_the_stream(backend: Backend) -> Option<()> {
+    // It takes its time, and one database shows it as well as two.
+    if backend != Backend::Sqlite {
+        return Some(());
+    }
+    let headers = vec![("content-type", "text/event-stream".to_owned())];
+    let (world, _provider) =
+        world_with(backend, vec![Action::Headers("200 OK", headers), Action::Hang]).await?;
+    let body = json!({ "model": "openai/m", "stream": true, "max_tokens": 9,
+        "messages": [{ "role": "user", "content": "Hi" }] });
+    let first = async |path: &str| {
+        let mut response = world.request(Method::POST, path).json(&body).send().await.unwrap();
+        response.chunk().await.unwrap().unwrap()
+    };
+    let (completions, messages) = tokio::join!(first(PATHS[0]), first(PATHS[1]));
+    assert_eq!((&completions[..], &messages[..]), (&b": heartbeat\n\n"[..], &b": heartbeat\n\n"[..]));
+    Some(())
+}
+
+async fn what_a_response_asks_for_reaches_the_provider(backend: Backend) -> Option<()> {
+    let (world, provider) = world_with(backend, stream(&OPENAI.replace("\"stop\"", "\"length\""))).await?;
+    let format = json!({ "type": "json_schema", "name": "n", "schema": { "type": "object" } });
+    let body = json!({ "model": "openai/m", "input": "Hi", "max_output_tokens": 16, "temperature": 0.25, "top_p": 0.5,
+        "reasoning": { "effort": "low" }, "text": { "format": format } });
+    let answer = post(&world, "/v1/responses", &body).await;
+    let sent = provider.request(0).await.unwrap().body;
+    assert_eq!((&sent["temperature"], &sent["top_p"]), (&json!(0.25), &json!(0.5)), "{}", answer.text);
+    assert_eq!((&sent["max_completion_tokens"], &sent["reasoning_effort"]), (&json!(16), &json!("low")));
+    let schema = json!({ "name": "n", "schema": { "type": "object" } });
+    assert_eq!(sent["response_format"], json!({ "type": "json_schema", "json_schema": schema }));
+    assert_eq!((&answer.body["status"], &answer.body["completed_at"]), (&json!("incomplete"), &Value::Null));
+    assert_eq!(answer.body["incomplete_details"], json!({ "reason": "max_output_tokens" }));
+    Some(())
+}
+
+async fn a_conversation_keeps_what_an_update_does_not_say(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let made = post(&world, "/v1/conversations", &json!({ "metadata": { "a": "b" } })).await;
+    let path = format!("/v1/conversations/{}", made.body["id"].as_str().unwrap());
+    for (body, metadata) in [
+        (json!({}), json!({ "a": "b" })),
+        (json!({ "metadata": { "c": "d" } }), json!({ "c": "d" })),
+        (json!({ "metadata": null }), json!({})),
+    ] {
+        assert_eq!(post(&world, &path, &body).await.body["metadata"], metadata, "{body}");
+    }
     Some(())
 }

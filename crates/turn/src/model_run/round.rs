@@ -8,6 +8,7 @@ use domain::entry::{ToolOutput, Trace};
 use domain::event::{RunEvent, Source, Sources, ToolCall, ToolCalls, ToolResult};
 use domain::message::Block;
 use domain::model::keepable;
+use domain::prompt::FAILED;
 use domain::run::Usage;
 use domain::tool::{Planned, clip};
 use futures_util::StreamExt as _;
@@ -48,7 +49,8 @@ impl ModelRun<'_> {
     async fn count(&mut self) -> Result<(), TurnError> {
         let inner = &self.turns.inner;
         let (used, now) = (std::mem::take(&mut self.used), inner.clock.now());
-        self.counted += used.output_tokens;
+        self.counted.input_tokens += used.input_tokens;
+        self.counted.output_tokens += used.output_tokens;
         if used == Usage::default() {
             return Ok(());
         }
@@ -120,7 +122,7 @@ impl ModelRun<'_> {
         let whole = match outcome {
             Err(reason) => {
                 let reason = keepable(&reason);
-                let (error, truncated) = clip(&reason, max);
+                let (error, truncated) = clip(&reason, max.saturating_sub(FAILED.len()));
                 (event.error, event.truncated) = (Some(error), truncated);
                 reason
             }

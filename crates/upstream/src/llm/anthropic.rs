@@ -4,14 +4,14 @@
 use std::collections::BTreeSet;
 
 use domain::model::{
-    Ask, CallPart, Dialect, Finish, ModelEvent, ModelFault, Part, PartKind, Prompt, Said, ToolSpec, Words,
-    keepable,
+    Ask, CallPart, Choice, Dialect, Finish, Manner, ModelEvent, ModelFault, Part, PartKind, Prompt, Said,
+    ToolSpec, Words, keepable,
 };
 use domain::run::Usage;
 use domain::secret::Secret;
 use reqwest::Url;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
-use serde_json::{Value, json};
+use serde_json::{Number, Value, json};
 
 use super::call::{self, Parser, Request};
 use super::openai::endpoint;
@@ -21,8 +21,8 @@ use crate::sse::SseEvent;
 
 pub const BASE_URL: &str = "https://api.anthropic.com";
 pub const VERSION: &str = "2023-06-01";
-/// From this version on a request may not choose how the model samples.
-const NO_SAMPLING_SINCE: &str = "2026-10-21";
+/// From this version on a request may not choose how the model samples, nor hold what `strip` takes out of it.
+const STRICT_SINCE: &str = "2026-10-21";
 /// A request must name a limit; this is ours where nobody gave one.
 const MAX_TOKENS: u64 = 8192;
 
@@ -70,18 +70,19 @@ impl LanguageModel for Anthropic {
             provider: "Anthropic",
             limits: self.limits,
             parser: || Box::new(Events::default()),
+            verbatim: ask.verbatim_in(Dialect::Anthropic).is_some(),
         })
     }
 }
 
 /// The request's body.
 pub fn request(ask: &Ask, version: &str) -> Value {
-    if let Some(verbatim) = ask.verbatim.as_ref().filter(|verbatim| verbatim.dialect == Dialect::Anthropic) {
+    if let Some(verbatim) = ask.verbatim_in(Dialect::Anthropic) {
         let mut body = verbatim.body.clone();
         body["model"] = json!(ask.model);
         body["stream"] = json!(true);
-        if let Some(body) = body.as_object_mut().filter(|_| version >= NO_SAMPLING_SINCE) {
-            body.retain(|name, _| !matches!(name.as_str(), "temperature" | "top_p" | "top_k"));
+        if version >= STRICT_SINCE {
+            strip(&mut body);
         }
         return body;
     }
@@ -101,7 +102,60 @@ pub fn request(ask: &Ask, version: &str) -> Value {
         body["tools"] = called;
         body["tool_choice"] = json!({ "type": "none" });
     }
+    put_manner(&ask.manner, !ask.tools.is_empty(), version, &mut body);
     body
+}
+
+fn put_manner(manner: &Manner, tools: bool, version: &str, body: &mut Value) {
+    if version < STRICT_SINCE {
+        // What others call hot is out of bounds here.
+        if let Some(temperature) = manner.temperature.as_ref().and_then(Number::as_f64) {
+            body["temperature"] = json!(temperature.min(1.0));
+        }
+        if let Some(top_p) = &manner.top_p {
+            body["top_p"] = json!(top_p);
+        }
+    }
+    // One of white space alone is refused.
+    let stop: Vec<&String> = manner.stop.iter().filter(|stop| !stop.trim().is_empty()).collect();
+    if !stop.is_empty() {
+        body["stop_sequences"] = json!(stop);
+    }
+    if !tools || (manner.choice.is_none() && manner.parallel.is_none()) {
+        return;
+    }
+    let mut choice = match manner.choice.as_ref().unwrap_or(&Choice::Auto) {
+        Choice::Auto => json!({ "type": "auto" }),
+        Choice::Any => json!({ "type": "any" }),
+        Choice::Tool(name) => json!({ "type": "tool", "name": name }),
+    };
+    if let Some(parallel) = manner.parallel {
+        choice["disable_parallel_tool_use"] = json!(!parallel);
+    }
+    body["tool_choice"] = choice;
+}
+
+/// Takes out what the strict versions refuse: sampling, documents that the assistant shows, citations of a user.
+fn strip(body: &mut Value) {
+    if let Some(body) = body.as_object_mut() {
+        body.retain(|name, _| !matches!(name.as_str(), "temperature" | "top_p" | "top_k"));
+    }
+    let Some(messages) = body.get_mut("messages").and_then(Value::as_array_mut) else { return };
+    messages.retain_mut(|message| {
+        let assistant = message["role"] == "assistant";
+        let Some(blocks) = message.get_mut("content").and_then(Value::as_array_mut) else { return true };
+        let before = blocks.len();
+        blocks.retain(|block| !assistant || block["type"] != "document");
+        for block in blocks.iter_mut().filter(|block| !assistant && block["type"] == "text") {
+            if let Some(block) = block.as_object_mut() {
+                block.retain(|name, value| {
+                    name != "citations" || value.as_array().is_none_or(|citations| citations.is_empty())
+                });
+            }
+        }
+        // A message with nothing left is refused, too.
+        blocks.len() == before || !blocks.is_empty()
+    });
 }
 
 /// The tools that a prompt has calls of.
@@ -160,15 +214,18 @@ fn messages(prompt: &Prompt) -> Vec<Value> {
 /// Files come before the words about them.
 fn content(words: &Words) -> Vec<Value> {
     let part = |part: &Part| {
-        let source = json!({ "type": "base64", "media_type": part.mime_type, "data": &*part.data });
+        let source = match part.url() {
+            Some(url) => json!({ "type": "url", "url": url }),
+            None => json!({ "type": "base64", "media_type": part.mime_type, "data": &*part.data }),
+        };
         match part.kind {
             PartKind::Text => json!({ "type": "text", "text": part.as_text() }),
             PartKind::Image => json!({ "type": "image", "source": source }),
             PartKind::Pdf => json!({ "type": "document", "source": source, "title": part.name }),
         }
     };
-    let text = json!({ "type": "text", "text": words.text });
-    words.parts.iter().map(part).chain([text]).collect()
+    let text = (!words.text.is_empty()).then(|| json!({ "type": "text", "text": words.text }));
+    words.parts.iter().map(part).chain(text).collect()
 }
 
 /// The events of one answer.
@@ -177,8 +234,10 @@ pub(super) struct Events {
     finish: Option<Finish>,
     done: bool,
     usage: Usage,
-    /// The call under way: its index, what its start said of its input, and whether pieces came.
+    /// The call under way: its block, what its start said of its input, and whether pieces came.
     call: Option<(u64, Value, bool)>,
+    /// Calls so far. Their place among each other is the index we tell, not their block's.
+    calls: u64,
 }
 
 impl Parser for Events {
@@ -255,7 +314,8 @@ impl Events {
             "thinking" => out.extend(text("thinking").map(ModelEvent::Reasoning)),
             "tool_use" => {
                 let (id, name) = (text("id"), text("name"));
-                out.push(ModelEvent::Call(CallPart { index, id, name, args: String::new() }));
+                out.push(ModelEvent::Call(CallPart { index: self.calls, id, name, args: String::new() }));
+                self.calls += 1;
                 self.call = Some((index, block.get("input").cloned().unwrap_or_default(), false));
             }
             _ => {}
@@ -275,11 +335,8 @@ impl Events {
                     && *at == index
                 {
                     *pieces = true;
-                    out.push(ModelEvent::Call(CallPart {
-                        index,
-                        args: args.to_owned(),
-                        ..CallPart::default()
-                    }));
+                    let args = args.to_owned();
+                    out.push(self.piece(args));
                 }
             }
             _ => {}
@@ -288,11 +345,16 @@ impl Events {
 
     /// A call whose input came whole with its start.
     fn stop(&mut self, out: &mut Vec<ModelEvent>) {
-        if let Some((index, input, false)) = self.call.take()
+        if let Some((_, input, false)) = self.call.take()
             && input.as_object().is_some_and(|input| !input.is_empty())
         {
-            out.push(ModelEvent::Call(CallPart { index, args: input.to_string(), ..CallPart::default() }));
+            out.push(self.piece(input.to_string()));
         }
+    }
+
+    /// More of the newest call.
+    fn piece(&self, args: String) -> ModelEvent {
+        ModelEvent::Call(CallPart { index: self.calls.saturating_sub(1), args, ..CallPart::default() })
     }
 
     fn reason(&mut self, reason: Option<&Value>) {

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use domain::model::{ModelEvent, ModelFault, ModelFaultKind};
+use domain::model::{ModelEvent, ModelFault, ModelFaultKind, Own};
 use domain::secret::Secret;
 use futures_util::stream;
 use reqwest::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderMap, RETRY_AFTER};
@@ -12,6 +12,7 @@ use reqwest::{Response, StatusCode, Url};
 use serde_json::Value;
 use tokio::time::{Instant, timeout};
 
+use super::halves::Halves;
 use super::{ModelLimits, ModelStream};
 use crate::error::causes;
 use crate::sandbox::{arrived, beginning, excerpt};
@@ -48,6 +49,8 @@ pub(super) struct Request {
     pub(super) provider: &'static str,
     pub(super) limits: ModelLimits,
     pub(super) parser: fn() -> Box<dyn Parser>,
+    /// The provider's own words are handed out, too.
+    pub(super) verbatim: bool,
 }
 
 pub(super) fn stream(request: Request) -> ModelStream {
@@ -57,7 +60,9 @@ pub(super) fn stream(request: Request) -> ModelStream {
         attempt: 0,
         state: State::Unsent,
         sse: SseReader::default(),
+        halves: Halves::default(),
         parser,
+        held: Vec::new(),
         read: 0,
         since: Instant::now(),
         spoke: false,
@@ -79,7 +84,10 @@ struct Call {
     attempt: u32,
     state: State,
     sse: SseReader,
+    halves: Halves,
     parser: Box<dyn Parser>,
+    /// The provider's own words before the first that counts: another try begins anew.
+    held: Vec<ModelEvent>,
     read: usize,
     /// When the call was sent; after the first word, when the last byte came.
     since: Instant,
@@ -150,7 +158,7 @@ impl Call {
     /// Reads until there is something to hand out, and then what else is here already.
     async fn read(&mut self, out: &mut Vec<ModelEvent>) -> Result<(), Failed> {
         let State::Reading(response) = &mut self.state else { return Ok(()) };
-        let json = is_json(response);
+        let json = is_of_type(response, "application/json");
         let mut whole = Vec::new();
         let mut batch = 0;
         loop {
@@ -171,6 +179,9 @@ impl Call {
             let bytes = match chunk {
                 Ok(Some(bytes)) => bytes,
                 Ok(None) if json => return self.whole(&whole, out),
+                Ok(None) if self.is_no_stream() => {
+                    return Err(self.nonsense("its answer is not a stream of events"));
+                }
                 Ok(None) => return self.end(out, |call| call.broke_off("it ended")),
                 Err(error) => {
                     let reason = causes(error);
@@ -198,8 +209,18 @@ impl Call {
     fn take(&mut self, bytes: &[u8], out: &mut Vec<ModelEvent>) -> Result<bool, Failed> {
         let mut events = Vec::new();
         let fits = self.sse.push(bytes, &mut events);
-        for event in &events {
-            let last = self.parser.event(event, out).map_err(|fault| self.of_provider(fault))?;
+        self.halves.mend(&mut events);
+        for event in events {
+            let at = out.len();
+            let last = self.parser.event(&event, out).map_err(|fault| self.of_provider(fault))?;
+            if self.request.verbatim {
+                // A block that came whole without a word of ours is an answer begun as well.
+                let begun = last || event.name == "content_block_stop" || self.spoke;
+                self.held.push(ModelEvent::Own(Own::Event { name: event.name, data: event.data }));
+                if begun || out.iter().any(is_word) {
+                    out.splice(at..at, self.held.drain(..));
+                }
+            }
             if last {
                 self.state = State::Done;
                 out.extend(self.parser.finish());
@@ -210,10 +231,19 @@ impl Call {
         Ok(false)
     }
 
+    /// All has come, and it is of another kind with no event in it: a page of a proxy, say.
+    fn is_no_stream(&self) -> bool {
+        let State::Reading(response) = &self.state else { return false };
+        self.read > 0 && !self.sse.has_read() && !is_of_type(response, "text/event-stream")
+    }
+
     fn whole(&mut self, body: &[u8], out: &mut Vec<ModelEvent>) -> Result<(), Failed> {
         let value = serde_json::from_slice(body)
             .map_err(|error| self.nonsense(&format!("its answer is not valid JSON: {error}")))?;
         self.parser.whole(&value, out).map_err(|fault| self.of_provider(fault))?;
+        if self.request.verbatim {
+            out.insert(0, ModelEvent::Own(Own::Whole(value)));
+        }
         self.end(out, |call| call.broke_off("it ended"))
     }
 
@@ -221,6 +251,7 @@ impl Call {
     fn end(&mut self, out: &mut Vec<ModelEvent>, why: impl FnOnce(&Self) -> Failed) -> Result<(), Failed> {
         let Some(end) = self.parser.finish() else { return Err(why(self)) };
         self.state = State::Done;
+        out.append(&mut self.held);
         out.push(end);
         Ok(())
     }
@@ -240,6 +271,8 @@ impl Call {
         self.attempt += 1;
         self.state = State::Unsent;
         self.sse = SseReader::default();
+        self.halves = Halves::default();
+        self.held.clear();
         self.parser = (self.request.parser)();
         self.read = 0;
         tokio::time::sleep(wait).await;
@@ -302,16 +335,16 @@ impl Call {
 
 /// What has been seen cannot be unseen: after one of these nothing is tried again.
 fn is_word(event: &ModelEvent) -> bool {
-    matches!(event, ModelEvent::Text(_) | ModelEvent::Reasoning(_) | ModelEvent::Call(_))
+    matches!(event, ModelEvent::Text(_) | ModelEvent::Reasoning(_) | ModelEvent::Call(_) | ModelEvent::Own(_))
 }
 
 fn worth_repeating(status: u16) -> bool {
     status == StatusCode::TOO_MANY_REQUESTS.as_u16() || (500..600).contains(&status)
 }
 
-fn is_json(response: &Response) -> bool {
+fn is_of_type(response: &Response, wanted: &str) -> bool {
     let kind = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
-    kind.trim_start().to_ascii_lowercase().starts_with("application/json")
+    kind.trim_start().to_ascii_lowercase().starts_with(wanted)
 }
 
 /// The message of an error in either dialect, with its type where that says more.
@@ -327,8 +360,15 @@ pub(super) fn told(error: &Value) -> ModelFault {
     let inner = error.get("error").unwrap_or(error);
     let kind = inner.get("type").or_else(|| inner.get("code")).and_then(Value::as_str).unwrap_or("");
     let status = match kind {
-        "overloaded_error" | "server_error" | "api_error" | "internal_error" => Some(500),
+        "server_error" | "api_error" | "internal_error" => Some(500),
+        "overloaded_error" => Some(529),
+        "timeout_error" => Some(504),
         "rate_limit_error" | "rate_limit_exceeded" => Some(429),
+        "invalid_request_error" => Some(400),
+        "authentication_error" => Some(401),
+        "permission_error" => Some(403),
+        "not_found_error" => Some(404),
+        "request_too_large" => Some(413),
         _ => inner.get("code").and_then(Value::as_u64).and_then(|code| u16::try_from(code).ok()),
     };
     ModelFault { status, ..ModelFault::new(ModelFaultKind::Error, message) }

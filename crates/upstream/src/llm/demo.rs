@@ -118,6 +118,9 @@ fn answer(ask: &Ask) -> Vec<ModelEvent> {
         .filter_map(|said| if let Said::Answers(answers) = said { Some(answers) } else { None })
         .flatten()
         .collect();
+    // What is said about attached files is not part of the order.
+    let paragraphs = asked.split("\n\n").filter(|text| !is_note(text));
+    let asked = &*paragraphs.collect::<Vec<_>>().join("\n\n");
     // Messages that were sent one after the other arrive as one: the newest is the last paragraph.
     let newest = asked.rsplit("\n\n").next().unwrap_or(asked);
     let order = Order::read(asked).or_else(|| Order::read(newest));
@@ -154,6 +157,11 @@ fn answer(ask: &Ask) -> Vec<ModelEvent> {
             "The demo model failed, as it was asked to.",
         )))],
     }
+}
+
+/// Which files came with a message, as `domain::part` tells it.
+fn is_note(paragraph: &str) -> bool {
+    paragraph.starts_with("[Attached files: ") && paragraph.ends_with(']')
 }
 
 /// The words of a text, one event each.
@@ -221,7 +229,8 @@ fn report(answers: &[&Answer]) -> String {
     let each = answers.iter().map(|answer| {
         let text = answer.text.trim();
         match answer.name.as_str() {
-            name if answer.failed => format!("`{name}` failed: {text}"),
+            // Not every dialect has a word for a failure.
+            name if answer.failed || text.starts_with("Error: ") => format!("`{name}` failed: {text}"),
             "list_files" => format!("The files here:\n\n{text}"),
             "read_file" => format!("The file says:\n\n{text}"),
             "write_file" => format!("Written. {text}"),
@@ -249,7 +258,7 @@ fn usage(ask: &Ask, events: &[ModelEvent]) -> Usage {
         .map(|event| match event {
             ModelEvent::Text(text) | ModelEvent::Reasoning(text) => text.chars().count(),
             ModelEvent::Call(part) => part.args.chars().count(),
-            ModelEvent::Usage(_) | ModelEvent::End(_) => 0,
+            ModelEvent::Usage(_) | ModelEvent::Own(_) | ModelEvent::End(_) => 0,
         })
         .sum();
     let tokens = |chars: usize| i64::try_from(chars.div_ceil(4)).unwrap_or(i64::MAX);

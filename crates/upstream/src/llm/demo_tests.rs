@@ -125,3 +125,20 @@ async fn it_streams_counts_and_ends_once() {
         assert_eq!(gathered.usage.output_tokens > 0, end);
     }
 }
+
+#[test]
+fn a_plan_is_not_about_the_note_of_attached_files() {
+    let said = gathered(&ask("plan a party\n\n[Attached files: a.txt (text/plain, 3 bytes)]", &[])).text;
+    assert!(said.starts_with("A plan for: a party\n") && !said.contains("Attached"), "{said}");
+}
+
+#[test]
+fn a_failure_is_one_where_only_its_words_say_so() {
+    let mut ask = ask("read a.txt", &["read_file"]);
+    let call = Call { id: "c".into(), name: "read_file".into(), args: "{}".into() };
+    let (id, name, text) = ("c".into(), "read_file".into(), "Error: there is no file".into());
+    let answers = vec![Answer { id, name, text, failed: false }];
+    let made = Said::Assistant { text: String::new(), calls: vec![call] };
+    ask.prompt.messages.extend([made, Said::Answers(answers)]);
+    assert_eq!(gathered(&ask).text, "`read_file` failed: Error: there is no file");
+}

@@ -7,6 +7,7 @@
 pub mod anthropic;
 mod call;
 pub mod demo;
+mod halves;
 pub mod models;
 pub mod openai;
 pub mod takes;

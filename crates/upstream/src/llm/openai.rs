@@ -2,8 +2,8 @@
 //! Read leniently: what is not known is passed over, and what servers are known to leave out is made up for.
 
 use domain::model::{
-    Ask, CallPart, Dialect, Finish, ModelEvent, ModelFault, Part, PartKind, Prompt, Said, ToolSpec, Words,
-    keepable,
+    Ask, CallPart, Choice, Dialect, Finish, Manner, ModelEvent, ModelFault, Part, PartKind, Prompt, Said,
+    ToolSpec, Words, keepable,
 };
 use domain::run::Usage;
 use domain::secret::Secret;
@@ -78,13 +78,14 @@ impl LanguageModel for OpenAi {
             provider: self.title,
             limits: self.limits,
             parser: || Box::new(Chunks::default()),
+            verbatim: ask.verbatim_in(Dialect::Openai).is_some(),
         })
     }
 }
 
 /// The request's body.
 pub fn request(ask: &Ask) -> Value {
-    if let Some(verbatim) = ask.verbatim.as_ref().filter(|verbatim| verbatim.dialect == Dialect::Openai) {
+    if let Some(verbatim) = ask.verbatim_in(Dialect::Openai) {
         let mut body = verbatim.body.clone();
         body["model"] = json!(ask.model);
         body["stream"] = json!(true);
@@ -104,7 +105,30 @@ pub fn request(ask: &Ask) -> Value {
     if let Some(max) = ask.max_tokens {
         body["max_completion_tokens"] = json!(max);
     }
+    put_manner(&ask.manner, !ask.tools.is_empty(), &mut body);
     body
+}
+
+fn put_manner(manner: &Manner, tools: bool, body: &mut Value) {
+    let stop = (!manner.stop.is_empty()).then(|| json!(manner.stop));
+    let choice = manner.choice.as_ref().filter(|_| tools).map(|choice| match choice {
+        Choice::Auto => json!("auto"),
+        Choice::Any => json!("required"),
+        Choice::Tool(name) => json!({ "type": "function", "function": { "name": name } }),
+    });
+    for (name, value) in [
+        ("temperature", manner.temperature.clone().map(Value::Number)),
+        ("top_p", manner.top_p.clone().map(Value::Number)),
+        ("stop", stop),
+        ("tool_choice", choice),
+        ("parallel_tool_calls", manner.parallel.filter(|_| tools).map(Value::Bool)),
+        ("reasoning_effort", manner.effort.clone().map(Value::String)),
+        ("response_format", manner.format.clone()),
+    ] {
+        if let Some(value) = value {
+            body[name] = value;
+        }
+    }
 }
 
 fn tool(spec: &ToolSpec) -> Value {
@@ -154,15 +178,16 @@ fn content(words: &Words) -> Value {
         return json!(texts.collect::<Vec<_>>().join("\n\n"));
     }
     let part = |part: &Part| {
-        let url = format!("data:{};base64,{}", part.mime_type, part.data);
+        let written = || format!("data:{};base64,{}", part.mime_type, part.data);
+        let url = part.url().map_or_else(written, str::to_owned);
         match part.kind {
             PartKind::Text => json!({ "type": "text", "text": part.as_text() }),
             PartKind::Image => json!({ "type": "image_url", "image_url": { "url": url } }),
             PartKind::Pdf => json!({ "type": "file", "file": { "filename": part.name, "file_data": url } }),
         }
     };
-    let text = json!({ "type": "text", "text": words.text });
-    words.parts.iter().map(part).chain([text]).collect()
+    let text = (!words.text.is_empty()).then(|| json!({ "type": "text", "text": words.text }));
+    words.parts.iter().map(part).chain(text).collect()
 }
 
 /// The chunks of one answer.

@@ -2,9 +2,11 @@
 
 use std::path::Path;
 
-use domain::model::{Answer, Ask, Call, Dialect, Part, PartKind, Prompt, Said, ToolSpec, Verbatim, Words};
+use domain::model::{
+    Answer, Ask, Call, Choice, Dialect, Manner, Part, PartKind, Prompt, Said, ToolSpec, Verbatim, Words,
+};
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
+use serde_json::{Number, Value, json};
 use testkit::sandbox::ScriptedSandbox;
 use upstream::llm::{anthropic, openai};
 
@@ -46,7 +48,7 @@ fn everything() -> Ask {
             schema: RawValue::from_string(schema.into()).unwrap(),
         }],
         max_tokens: Some(500),
-        verbatim: None,
+        ..Ask::default()
     }
 }
 
@@ -68,6 +70,28 @@ fn files(kinds: &[PartKind]) -> Ask {
     };
     let words = Words { text: "What is this?".into(), parts: kinds.iter().map(part).collect() };
     Ask { prompt: Prompt { system: "Be brief.".into(), messages: vec![Said::User(words)] }, ..plain() }
+}
+
+/// All that a client may say about the manner of an answer.
+fn mannered() -> Ask {
+    let manner = Manner {
+        temperature: Number::from_f64(1.5),
+        top_p: Number::from_f64(0.5),
+        stop: vec!["END".into(), "\n".into()],
+        choice: Some(Choice::Tool("read_file".into())),
+        parallel: Some(false),
+        effort: Some("low".into()),
+        format: Some(json!({ "type": "json_object" })),
+    };
+    let mut ask = Ask { manner, ..everything() };
+    // A picture that is elsewhere, and nothing said about it.
+    let mut part = files(&[PartKind::Image]).prompt.messages.remove(0);
+    if let Said::User(words) = &mut part {
+        words.text.clear();
+        words.parts[0].data = "https://pictures.example/1.png".into();
+    }
+    ask.prompt.messages = vec![part];
+    ask
 }
 
 /// A client's own request: what we do not know of it is not lost.
@@ -95,6 +119,7 @@ fn requests_are_as_they_were() {
         ("files", files(&[PartKind::Text, PartKind::Image, PartKind::Pdf])),
         ("texts", files(&[PartKind::Text, PartKind::Text])),
         ("last_round", Ask { tools: vec![], ..everything() }),
+        ("manner", mannered()),
     ] {
         held(&format!("{name}.openai.json"), &openai::request(&ask));
         held(&format!("{name}.anthropic.json"), &anthropic::request(&ask, anthropic::VERSION));
@@ -103,6 +128,32 @@ fn requests_are_as_they_were() {
     held("verbatim.anthropic.json", &anthropic::request(&verbatim(Dialect::Anthropic), "2026-10-21"));
     let sampling = anthropic::request(&verbatim(Dialect::Anthropic), anthropic::VERSION);
     assert_eq!(sampling["temperature"], 0.5);
+    let strict = anthropic::request(&mannered(), "2026-10-21");
+    assert!(strict.get("temperature").is_none() && strict.get("top_p").is_none(), "{strict}");
+}
+
+#[test]
+fn the_strict_version_is_not_sent_what_it_refuses() {
+    let text = |more: Value| {
+        let mut block = json!({ "type": "text", "text": "x" });
+        block.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        block
+    };
+    let document = json!({ "type": "document", "source": { "type": "text", "data": "x" } });
+    let cited = text(json!({ "citations": [{ "type": "char_location" }] }));
+    let body = json!({ "top_k": 3, "messages": [
+        { "role": "user", "content": [cited, text(json!({ "citations": [] })), document] },
+        { "role": "assistant", "content": [document] },
+        { "role": "user", "content": "and?" },
+        { "role": "assistant", "content": [document, cited] }] });
+    let ask = Ask { verbatim: Some(Verbatim { dialect: Dialect::Anthropic, body: body.clone() }), ..plain() };
+    let strict = anthropic::request(&ask, "2026-10-21");
+    let expected = json!([
+        { "role": "user", "content": [text(json!({})), text(json!({ "citations": [] })), document] },
+        { "role": "user", "content": "and?" },
+        { "role": "assistant", "content": [cited] }]);
+    assert_eq!((&strict["messages"], strict.get("top_k")), (&expected, None));
+    assert_eq!(anthropic::request(&ask, anthropic::VERSION)["messages"], body["messages"]);
 }
 
 #[tokio::test]

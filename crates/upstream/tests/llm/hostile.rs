@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use domain::model::{Call, Finish, ModelFaultKind};
+use domain::model::{Call, Finish, ModelEvent, ModelFaultKind};
 use domain::run::Usage;
 use testkit::sandbox::{Action, ScriptedSandbox};
 use upstream::llm::ModelLimits;
@@ -260,4 +260,38 @@ async fn a_server_that_does_not_stream_is_read_whole() {
     let got = play(Vendor::Anthropic, json(anthropic)).await;
     assert_eq!((got.text.as_str(), got.usage, got.end), ("Hi", USED, Some(Ok(Finish::Calls))));
     assert_eq!(got.calls, [call("a", "f", "{\"x\":1}")]);
+}
+
+#[tokio::test]
+async fn a_character_in_two_halves_is_one() {
+    let delta = |text: &str| format!("data: {{\"choices\":[{{\"delta\":{{\"content\":\"{text}\"}}}}]}}\n\n");
+    let all = [delta("a\\ud83d"), delta("\\ude00 b\\ud83d"), "data: [DONE]\n\n".to_owned()].concat();
+    let got = play(Vendor::OpenAi, body(&all)).await;
+    assert_eq!((got.text.as_str(), got.end), ("a😀 b\u{FFFD}", Some(Ok(Finish::Stop))));
+}
+
+#[tokio::test]
+async fn the_indexes_of_calls_are_their_places_among_each_other() {
+    let start = |index: u32, block: &str| {
+        format!(
+            "data: {{\"type\":\"content_block_start\",\"index\":{index},\"content_block\":{{{block}}}}}\n\n\
+             data: {{\"type\":\"content_block_stop\",\"index\":{index}}}\n\n"
+        )
+    };
+    let call =
+        |id: &str| format!("\"type\":\"tool_use\",\"id\":\"{id}\",\"name\":\"f\",\"input\":{{\"x\":1}}");
+    let all = [
+        start(0, "\"type\":\"thinking\",\"thinking\":\"hm\""),
+        start(1, &call("a")),
+        start(2, "\"type\":\"text\",\"text\":\"hi\""),
+        start(3, &call("b")),
+        "data: {\"type\":\"message_stop\"}\n\n".to_owned(),
+    ];
+    let server = ScriptedSandbox::start(body(&all.concat())).await.unwrap();
+    let (_, events) = listen(&*Vendor::Anthropic.model(&server.url(), WIDE)).await;
+    let indexes: Vec<u64> = events
+        .iter()
+        .filter_map(|event| if let ModelEvent::Call(part) = event { Some(part.index) } else { None })
+        .collect();
+    assert_eq!(indexes, [0, 0, 1, 1]);
 }

@@ -81,3 +81,18 @@ async fn nobody_there_is_told_without_the_address_or_the_key() {
         assert!(fault.message.contains("could not be reached") && !fault.message.contains(&gone.to_string()));
     }
 }
+
+#[tokio::test]
+async fn a_page_is_no_stream_and_is_not_asked_for_again() {
+    for vendor in VENDORS {
+        let html = vec![("content-type", "text/html".to_owned())];
+        let page = refusal("200 OK", html, "<html>Sign in</html>");
+        let server = ScriptedSandbox::start(page).await.unwrap();
+        server.then(body(&vendor.hello()));
+        let limits = ModelLimits { retries: 2, ..WIDE };
+        let (got, _) = listen(&*vendor.model(&server.url(), limits)).await;
+        let fault = got.end.unwrap().unwrap_err();
+        assert!(fault.message.contains("not a stream of events"), "{fault}");
+        assert_eq!(server.requests().len(), 1);
+    }
+}
