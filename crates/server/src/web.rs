@@ -107,13 +107,17 @@ fn keep(path: &str) -> &'static str {
 }
 
 fn kind(path: &str) -> &'static str {
-    match path.rsplit_once('.').map_or("", |(_, ending)| ending) {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    match name.rsplit_once('.').map_or("txt", |(_, ending)| ending) {
         "html" => "text/html; charset=utf-8",
         "js" => "text/javascript; charset=utf-8",
         "css" => "text/css; charset=utf-8",
         "svg" => "image/svg+xml",
         "png" => "image/png",
         "woff2" => "font/woff2",
+        "ttf" => "font/ttf",
+        // Of the PDF reader: fonts of another age, and tables of characters.
+        "pfb" | "bcmap" => "application/octet-stream",
         "json" => "application/json",
         "txt" => "text/plain; charset=utf-8",
         _ => "application/octet-stream",

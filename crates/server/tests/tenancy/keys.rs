@@ -54,7 +54,11 @@ async fn a_service_key_acts_for_the_workspace_and_never_administers(backend: Bac
     let service = server.caller(&text);
 
     let who = get(&service, "/v1/session").await;
-    assert_eq!(who.body, json!({ "user": null, "org_id": "acme", "key": id, "workspace": team.workspace }));
+    let limits = json!({ "max_file_bytes": 52_428_800, "max_files_per_message": 10 });
+    assert_eq!(
+        who.body,
+        json!({ "user": null, "org_id": "acme", "key": id, "workspace": team.workspace, "limits": limits })
+    );
 
     let private = team.mate.create_conversation(json!({ "title": "Mate's" })).await.unwrap();
     expect(&get(&service, &format!("{CONVERSATIONS}/{private}")).await, 200, "");

@@ -209,7 +209,9 @@ async fn a_providers_failure_is_told_and_the_next_turn_goes_on(backend: Backend)
         world.tell(&json!({ "conversation": conversation, "message": "Three" })).await;
         let last = provider.requests().pop().unwrap();
         let said = vendor.sent(&last.body);
-        assert!(said[0].1.starts_with("One\n\nTwo") && said.last().unwrap().1.ends_with("Three"), "{said:?}");
+        // A turn that got no words is answered all the same, so that its question is not asked again.
+        let said: Vec<&str> = said.iter().map(|(_, text)| text.as_str()).collect();
+        assert!(matches!(said[..], ["One", "(no answer)", "Two", _, "Three"]), "{said:?}");
         assert_eq!(world.thread(&conversation).await.last().unwrap().1, "Fine.");
     }
     // Nobody there.

@@ -1,6 +1,8 @@
 //! Characters that a provider cut in two: `\ud83d` at the end of one event, `\ude00` at the beginning of the next. An
 //! event with such a half waits for the one after it; a half whose other half does not come is U+FFFD.
 
+use memchr::memchr;
+
 use crate::sse::SseEvent;
 
 #[derive(Debug, Default)]
@@ -53,7 +55,7 @@ impl Halves {
 fn halves(json: &str) -> Vec<Half> {
     let bytes = json.as_bytes();
     let (mut at, mut found) = (0, Vec::new());
-    while let Some(next) = bytes.get(at..).and_then(|rest| rest.iter().position(|byte| *byte == b'\\')) {
+    while let Some(next) = bytes.get(at..).and_then(|rest| memchr(b'\\', rest)) {
         at += next;
         match unit(bytes, at) {
             Some(0xD800..0xDC00) if matches!(unit(bytes, at + LEN), Some(0xDC00..0xE000)) => at += 2 * LEN,
