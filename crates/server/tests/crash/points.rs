@@ -88,7 +88,9 @@ async fn dies_in_the_sweep(house: &House, point: &str, hit: usize, ledger: &Ledg
 
 async fn survive(postgres: bool, point: &'static str, hit: usize) {
     let sweep = SWEEP.contains(&point);
-    let script = if sweep { endless() } else { story(Duration::from_millis(15)) };
+    // A turn that is to wait in the queue must be there before the one under way has ended, on a slow machine too.
+    let pause = Duration::from_millis(if point.starts_with("queue.") { 80 } else { 15 });
+    let script = if sweep { endless() } else { story(pause) };
     let Some(house) = House::on(postgres, script).await else { return };
     let ledger = Ledger::default();
     let death = match sweep {
