@@ -95,7 +95,7 @@ test('axe finds nothing in a thread', { timeout: 180_000 }, async () => {
   await say(page, 'say cut off\nhold stopped');
   await page.getByText('cut off', { exact: true }).waitFor();
   await page.getByRole('button', { name: 'Stop' }).click();
-  await page.getByText('Stopped').waitFor();
+  await page.getByText('Stopped', { exact: true }).waitFor();
   await page.getByRole('button', { name: 'Retry' }).click();
   await page.getByRole('button', { name: 'Stop' }).click();
   await page.getByRole('group', { name: 'Versions' }).waitFor();
