@@ -85,6 +85,7 @@ test('axe finds nothing in a thread', { timeout: 180_000 }, async () => {
   await check(page, 'phone, thread');
   await page.setViewportSize(desk);
   await page.reload();
+  await page.locator('article').last().waitFor();
   await say(page, 'say a part of it\nfail some_code It broke.');
   await page.getByRole('button', { name: 'Retry' }).waitFor();
   await check(page, 'failed');
