@@ -80,6 +80,16 @@ impl Sql {
         ]
     }
 
+    /// The condition that a row is of the scope's workspace; where the database sees to it, none.
+    pub(crate) fn inside(&mut self, scope: &Scope, column: &str) -> String {
+        match self.dialect {
+            Dialect::PostgresUnfiltered => "TRUE".to_owned(),
+            Dialect::Sqlite | Dialect::Postgres => {
+                format!("{column} = {}", self.bind(Value::Uuid(scope.workspace)))
+            }
+        }
+    }
+
     /// The one condition under which a scope sees a conversation `c`.
     pub(crate) fn visible(&mut self, scope: &Scope, deleted: bool) -> String {
         let ways = self.who(scope, deleted);

@@ -39,6 +39,14 @@ fn filled(path: &str, with: &str) -> String {
     parts.collect::<Vec<_>>().join("/")
 }
 
+/// The problem of a value that does not fit, which names its place.
+fn misfit(answer: &Answer, pointer: &str, asked: &str) -> Value {
+    let problem = problem(answer);
+    assert_eq!((answer.status, &problem["code"]), (422, &json!("invalid_value")), "{asked}: {}", answer.text);
+    assert_eq!(problem["source"]["pointer"], pointer, "{asked}: {}", answer.text);
+    problem
+}
+
 /// The problem of an answer, whichever document it is in.
 fn problem(answer: &Answer) -> Value {
     match &answer.body["errors"][0] {
@@ -97,14 +105,7 @@ async fn a_body_is_an_object_and_a_word_a_string(backend: Backend) -> Option<()>
         ),
     ] {
         let answer = send(&world, &method, path, &body.to_string()).await;
-        let problem = problem(&answer);
-        assert_eq!(
-            (answer.status, &problem["code"]),
-            (422, &json!("invalid_value")),
-            "{path} {body}: {}",
-            answer.text
-        );
-        assert_eq!(problem["source"]["pointer"], pointer, "{path} {body}: {}", answer.text);
+        misfit(&answer, pointer, &format!("{path} {body}"));
         for word in ["struct", "enum", "elements", "ToolChoice"] {
             assert!(!answer.text.contains(word), "{path} {body}: {}", answer.text);
         }
@@ -131,14 +132,7 @@ async fn a_misfit_is_named(backend: Backend) -> Option<()> {
         (&fork, json!({ "through": "x" }), "/through", "through"),
     ] {
         let answer = send(&world, &Method::POST, path, &body.to_string()).await;
-        let problem = problem(&answer);
-        assert_eq!(
-            (answer.status, &problem["code"]),
-            (422, &json!("invalid_value")),
-            "{path} {body}: {}",
-            answer.text
-        );
-        assert_eq!(problem["source"]["pointer"], pointer, "{path} {body}: {}", answer.text);
+        let problem = misfit(&answer, pointer, &format!("{path} {body}"));
         let detail = problem["detail"].as_str().unwrap();
         assert!(detail.contains(name) && !detail.contains("column"), "{path} {body}: {detail}");
     }

@@ -12,7 +12,7 @@ use super::transaction::{Database, Query, Settings, Transaction, inside};
 use super::{archive_runs, conversations, files, messages, search, workspaces};
 use crate::error::{Result, StoreError};
 use crate::files::Stored;
-use crate::list::{Dialect, Sql, Value};
+use crate::list::{Sql, Value};
 use crate::store::TURN_UNDER_WAY;
 use crate::transfer::Pieces;
 
@@ -26,10 +26,7 @@ pub(super) async fn list(
     limit: usize,
 ) -> Result<Vec<Uuid>> {
     let mut sql = Sql::new(db.dialect);
-    let own = match db.dialect {
-        Dialect::PostgresUnfiltered => "TRUE".to_owned(),
-        _ => format!("c.workspace_id = {}", sql.bind(Value::Uuid(scope.workspace))),
-    };
+    let own = sql.inside(scope, "c.workspace_id");
     let visible = sql.visible(scope, false);
     let after = sql.bind(Value::Uuid(after.unwrap_or_default()));
     sql.text = format!(

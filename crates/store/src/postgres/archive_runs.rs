@@ -162,10 +162,7 @@ pub(super) async fn list_executions(
     limit: usize,
 ) -> Result<Vec<Uuid>> {
     let mut sql = Sql::new(db.dialect);
-    let inside_workspace = match db.dialect {
-        Dialect::PostgresUnfiltered => "TRUE".to_owned(),
-        _ => format!("r.workspace_id = {}", sql.bind(Value::Uuid(scope.workspace))),
-    };
+    let inside_workspace = sql.inside(scope, "r.workspace_id");
     let own = files::own_execution(&mut sql, db.dialect, scope, "r.user_id");
     let after = sql.bind(Value::Uuid(after.unwrap_or_default()));
     sql.text = format!(

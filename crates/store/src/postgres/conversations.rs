@@ -146,10 +146,7 @@ pub(super) async fn insert(tx: &Transaction, made: &Conversation) -> Result<()> 
 pub(super) fn visible(dialect: Dialect, scope: &Scope, deleted: bool, with_context: bool) -> Sql {
     let mut sql = Sql::new(dialect);
     // The workspace stands before the alternatives, so that the primary key finds the row.
-    let inside = match dialect {
-        Dialect::PostgresUnfiltered => "TRUE".to_owned(),
-        _ => format!("c.workspace_id = {}", sql.bind(Value::Uuid(scope.workspace))),
-    };
+    let inside = sql.inside(scope, "c.workspace_id");
     let visible = sql.visible(scope, deleted);
     let live = if deleted { "c.deleted_at IS NOT NULL" } else { "c.deleted_at IS NULL" };
     let columns = list::columns(with_context);

@@ -93,20 +93,13 @@ pub(super) fn own_execution(sql: &mut Sql, dialect: Dialect, scope: &Scope, user
     }
 }
 
-fn own_workspace(sql: &mut Sql, dialect: Dialect, scope: &Scope, column: &str) -> String {
-    match dialect {
-        Dialect::PostgresUnfiltered => "TRUE".into(),
-        _ => format!("{column} = {}", sql.bind(Value::Uuid(scope.workspace))),
-    }
-}
-
 /// Answers a row when the bag is there and the scope may see it.
 fn seen(dialect: Dialect, scope: &Scope, bag: Bag) -> Sql {
     match bag {
         Bag::Conversation(id) => conversations::by_id_alone(dialect, scope, id),
         Bag::Execution(id) => {
             let mut sql = Sql::new(dialect);
-            let inside = own_workspace(&mut sql, dialect, scope, "r.workspace_id");
+            let inside = sql.inside(scope, "r.workspace_id");
             let own = own_execution(&mut sql, dialect, scope, "r.user_id");
             let id = sql.bind(Value::Uuid(id));
             sql.text = format!("SELECT r.id FROM runs r WHERE {inside} AND r.execution_id = {id} AND {own}");
@@ -114,7 +107,7 @@ fn seen(dialect: Dialect, scope: &Scope, bag: Bag) -> Sql {
         }
         Bag::Workspace => {
             let mut sql = Sql::new(dialect);
-            let inside = own_workspace(&mut sql, dialect, scope, "w.id");
+            let inside = sql.inside(scope, "w.id");
             sql.text = format!("SELECT w.id FROM workspaces w WHERE {inside} AND w.deleted_at IS NULL");
             sql
         }
@@ -393,7 +386,7 @@ pub(super) async fn list(
 /// A visible file of any bag that the scope may see.
 fn visible(dialect: Dialect, scope: &Scope, id: Uuid) -> Sql {
     let mut sql = Sql::new(dialect);
-    let inside = own_workspace(&mut sql, dialect, scope, "f.workspace_id");
+    let inside = sql.inside(scope, "f.workspace_id");
     let conversation = sql.visible(scope, false);
     let execution = own_execution(&mut sql, dialect, scope, "f.user_id");
     let id = sql.bind(Value::Uuid(id));

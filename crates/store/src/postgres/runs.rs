@@ -50,10 +50,7 @@ pub(super) async fn by_id(tx: &Transaction, workspace: Uuid, run: Uuid) -> Resul
 /// A run whose conversation the scope may see and is not deleted, or an execution's own, with `log_expired` after its columns.
 pub(super) fn visible(dialect: Dialect, scope: &Scope, run: Uuid) -> Sql {
     let mut sql = Sql::new(dialect);
-    let own = match dialect {
-        Dialect::PostgresUnfiltered => "TRUE".to_owned(),
-        _ => format!("r.workspace_id = {}", sql.bind(Value::Uuid(scope.workspace))),
-    };
+    let own = sql.inside(scope, "r.workspace_id");
     let visible = sql.visible(scope, false);
     let execution = files::own_execution(&mut sql, dialect, scope, "r.user_id");
     let id = sql.bind(Value::Uuid(run));

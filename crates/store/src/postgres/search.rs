@@ -17,7 +17,7 @@ use uuid::Uuid;
 use super::conversations;
 use super::transaction::{Params, Transaction, params, workspace_word};
 use crate::error::Result;
-use crate::list::{self, Dialect, Sql, Value};
+use crate::list::{self, Dialect, Sql};
 use crate::search::{self, CANDIDATES, Ranked};
 
 /// The words of a text as a tsvector, with the word that all documents of the workspace have.
@@ -174,10 +174,7 @@ async fn matching_messages(
          CROSS JOIN LATERAL (SELECT FROM chat_conversations c WHERE c.workspace_id = s.workspace_id \
          AND c.id = s.conversation_id AND {conditions} OFFSET 0) c"
     );
-    let inside = match tx.dialect {
-        Dialect::PostgresUnfiltered => "TRUE".to_owned(),
-        _ => format!("s.workspace_id = {}", sql.bind(Value::Uuid(scope.workspace))),
-    };
+    let inside = sql.inside(scope, "s.workspace_id");
     let walk = format!("{matching} WHERE {inside} ORDER BY s.created_at DESC, s.message_id DESC");
     let rows = newest(tx, &matching, &walk, params(&sql)).await?;
     let mut found: Vec<(Timestamp, Uuid, i64, Uuid)> = rows
