@@ -27,6 +27,7 @@ mod stream;
 mod tidy;
 mod tokens;
 mod transfer;
+mod unread;
 mod web;
 
 use std::future::Future;

@@ -18,7 +18,7 @@ use crate::routes::{
     workspaces,
 };
 use crate::state::AppState;
-use crate::{dialect, gateway, host, observe, web};
+use crate::{dialect, gateway, host, observe, unread, web};
 
 #[derive(OpenApi)]
 #[openapi(info(
@@ -170,6 +170,7 @@ pub fn router(app: &AppState) -> Router {
         }))
         .layer(from_fn(problem::as_jsonapi))
         .layer(from_fn(observe::observe))
+        .layer(from_fn_with_state(app.clone(), unread::read_away))
         .with_state(app.clone())
 }
 

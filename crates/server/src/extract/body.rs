@@ -11,7 +11,6 @@ use serde::de::DeserializeOwned;
 use serde_path_to_error::Segment;
 
 use super::shape::Strict;
-use super::upload::drain_body;
 use crate::jsonapi::error::Source;
 use crate::problem::Problem;
 use crate::state::AppState;
@@ -27,10 +26,7 @@ impl FromRequest<AppState> for Body {
 
     async fn from_request(request: Request, app: &AppState) -> Result<Self, Problem> {
         let limit = app.limits.max_body_bytes as usize;
-        // What is announced as too large is not taken, only read away: who is cut off while writing may never read
-        // the answer.
         if request.body().size_hint().lower() > limit as u64 {
-            drain_body(request.into_body()).await;
             return Err(too_large(limit));
         }
         match tokio::time::timeout(READ_TIMEOUT, read(request.into_body(), limit)).await {
@@ -51,7 +47,6 @@ async fn read(mut body: axum::body::Body, limit: usize) -> Result<Bytes, Problem
         let frame = frame.map_err(|_| Problem::malformed_document("", "The request body broke off."))?;
         let Some(data) = frame.data_ref() else { continue };
         if bytes.len() + data.len() > limit {
-            drain_body(body).await;
             return Err(too_large(limit));
         }
         bytes.extend_from_slice(data);

@@ -13,9 +13,7 @@ use futures_util::stream;
 use multer::{Field, Multipart};
 
 use super::disposition::file_name;
-use super::upload::{
-    FRAMING_BYTES, HEADER_BYTES, Incoming, boundary, drain, is_multipart, patient, too_large,
-};
+use super::upload::{FRAMING_BYTES, HEADER_BYTES, Incoming, boundary, is_multipart, patient, too_large};
 use crate::jsonapi::error::{Source, shown};
 use crate::problem::Problem;
 
@@ -29,20 +27,15 @@ pub struct TableFile {
 }
 
 impl TableFile {
-    /// The file, of which nothing was read yet. What is refused is read away first.
+    /// The file, of which nothing was read yet.
     pub async fn open(request: Request, limit: u64) -> Result<Self, Problem> {
         let announced = request.body().size_hint().lower();
         let headers = request.headers().clone();
         let body = Arc::new(Incoming::new(request.into_body()));
-        let opened = if announced > limit.saturating_add(FRAMING_BYTES) {
-            Err(over(limit))
-        } else {
-            Self::read_head(&headers, Arc::clone(&body), limit).await
-        };
-        if opened.is_err() {
-            drain(stream::poll_fn(|cx| body.poll(cx))).await;
+        if announced > limit.saturating_add(FRAMING_BYTES) {
+            return Err(over(limit));
         }
-        opened
+        Self::read_head(&headers, body, limit).await
     }
 
     async fn read_head(headers: &HeaderMap, body: Arc<Incoming>, limit: u64) -> Result<Self, Problem> {
@@ -100,11 +93,6 @@ impl TableFile {
             None => Ok(()),
             Some(_) => Err(Problem::malformed_document("", "One request imports one file.")),
         }
-    }
-
-    /// Reads what is still being sent, so that its sender reads the refusal.
-    pub async fn drain(&self) {
-        drain(stream::poll_fn(|cx| self.body.poll(cx))).await;
     }
 }
 

@@ -38,9 +38,6 @@ const MAX_RESULTS: u64 = 1000;
 pub(super) const HEADER_BYTES: u64 = 4 * 1024 * 1024;
 /// Of parts that are no files.
 const MAX_FIELDS: usize = 100;
-/// How much of a refused body is still read, so that its sender reads the refusal.
-const DRAIN_BYTES: usize = 64 * 1024 * 1024;
-const DRAIN_TIME: Duration = Duration::from_secs(10);
 
 /// Where files go and what is asked of them.
 #[derive(Debug, Clone)]
@@ -77,18 +74,11 @@ impl Upload {
         let limits = &self.app.limits;
         let most = self.max_files().saturating_mul(limits.max_file_bytes).saturating_add(self.framing());
         let source = Arc::new(Incoming::new(request.into_body()));
-        let taken = if announced > most {
-            Err(too_large_request(most))
-        } else {
-            self.take_parts(Arc::clone(&source), boundary, announced).await
-        };
-        match taken {
-            Ok(()) => Ok(self),
-            Err(problem) => {
-                drain(stream::poll_fn(|cx| source.poll(cx))).await;
-                Err(problem)
-            }
+        if announced > most {
+            return Err(too_large_request(most));
         }
+        self.take_parts(source, boundary, announced).await?;
+        Ok(self)
     }
 
     fn max_files(&self) -> u64 {
@@ -425,24 +415,6 @@ impl Incoming {
         }
         polled
     }
-}
-
-/// Reads what a sender is still sending, within bounds: who is cut off while writing may never read the answer.
-pub(super) async fn drain<E>(mut body: impl stream::Stream<Item = Result<Bytes, E>> + Unpin) {
-    let reading = async {
-        let mut read = 0;
-        while let Some(Ok(chunk)) = body.next().await {
-            read += chunk.len();
-            if read > DRAIN_BYTES {
-                return;
-            }
-        }
-    };
-    let _ = tokio::time::timeout(DRAIN_TIME, reading).await;
-}
-
-pub async fn drain_body(body: Body) {
-    drain(body.into_data_stream()).await;
 }
 
 pub fn too_large(code: &'static str, detail: String, limit: u64) -> Problem {

@@ -114,13 +114,7 @@ pub async fn import(
         let detail = format!("The file did not come within {} seconds.", TIME.as_secs());
         Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "request_timeout", "Request time-out", detail))
     });
-    match taken {
-        Ok(imported) => Ok(axum::Json(Imported { imported, errors: Vec::new() }).into_response()),
-        Err(problem) => {
-            file.drain().await;
-            Err(problem)
-        }
-    }
+    Ok(axum::Json(Imported { imported: taken?, errors: Vec::new() }).into_response())
 }
 
 async fn take(app: &AppState, scope: &Scope, table: &Table, file: &mut TableFile) -> Result<u64, Problem> {

@@ -22,9 +22,7 @@ use uuid::Uuid;
 
 use super::files::{Uploaded, created};
 use super::workspaces::path_id;
-use crate::extract::upload::{
-    check_type, drain_body, patient, refused as refused_for_sure, too_large, unstored,
-};
+use crate::extract::upload::{check_type, patient, refused as refused_for_sure, too_large, unstored};
 use crate::extract::{Caller, JsonBody, Named, Paging, Path};
 use crate::problem::Problem;
 use crate::state::{App, AppState};
@@ -129,7 +127,6 @@ pub async fn put(
     let link = UploadLink::open(&link, &app.secret, app.clock.now().as_millisecond()).map_err(refused)?;
     let body = request.into_body();
     if body.size_hint().lower() > link.size {
-        drain_body(body).await;
         return Err(too_large(
             "file_too_large",
             format!("The file was promised with {} bytes.", link.size),

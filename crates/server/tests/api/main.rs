@@ -27,5 +27,6 @@ mod problems;
 mod rules;
 mod search;
 mod tabs;
+mod unread;
 mod world;
 mod writes;
