@@ -153,7 +153,7 @@ impl RunLog {
             return None;
         }
         // JSON is UTF-8: nothing is lost.
-        let entries: Arc<str> = String::from_utf8_lossy(&taken.text).into();
+        let entries: Arc<str> = String::from_utf8(taken.text).unwrap_or_default().into();
         let events = taken.events.into_iter().map(|event| LiveEvent {
             seq: event.seq,
             ts: event.ts,

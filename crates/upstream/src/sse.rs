@@ -1,6 +1,8 @@
 //! Server-sent events as they arrive: bytes go in, cut anywhere, and whole events come out. A line ends with LF, CR
 //! or both; comments are dropped; an event that was not ended by an empty line is none.
 
+use std::borrow::Cow;
+
 use memchr::{memchr, memchr2};
 
 /// A line or an event with more bytes than this is refused.
@@ -78,7 +80,9 @@ impl SseReader {
         }
         let colon = memchr(b':', line).unwrap_or(line.len());
         let value = line.get(colon + 1..).unwrap_or_default();
-        let value = String::from_utf8_lossy(value.strip_prefix(b" ").unwrap_or(value));
+        let value = value.strip_prefix(b" ").unwrap_or(value);
+        // What is right is checked in strides, what is not is mended byte by byte.
+        let value = str::from_utf8(value).map_or_else(|_| String::from_utf8_lossy(value), Cow::Borrowed);
         match &line[..colon] {
             b"event" => self.event.name = value.into_owned(),
             b"id" => self.event.id = value.into_owned(),
