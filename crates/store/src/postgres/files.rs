@@ -4,6 +4,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use async_trait::async_trait;
 use domain::file::{Bag, Digest, File, FileSource, name_key, numbered};
 use domain::scope::Scope;
 use domain::transfer::ArchivedFile;
@@ -12,19 +13,110 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::conversations::{self, bad_column};
-use super::transaction::{Database, Query, Settings, Transaction, inside, params};
-use super::workspaces;
+use super::transaction::{Query, Settings, Transaction, inside, params, transaction};
+use super::{PostgresStore, workspaces};
 use crate::error::{Result, StoreError};
 use crate::files::{NewFile, Promised, Reserved, Stored};
 use crate::list::{Dialect, Sql, Value};
-use crate::turns::{Held, own_scope};
+use crate::store::files::Files;
+
+#[async_trait]
+impl Files for PostgresStore {
+    async fn reserve_files(
+        &self,
+        scope: &Scope,
+        bag: Bag,
+        new: &[NewFile],
+        max_bag_bytes: u64,
+        now: Timestamp,
+    ) -> Result<Vec<Reserved>> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| reserve(
+            tx,
+            scope,
+            bag,
+            new,
+            max_bag_bytes,
+            now
+        ))
+    }
+
+    async fn get_reserved(&self, scope: &Scope, bag: Bag, id: Uuid) -> Result<Reserved> {
+        let (seen, text) = (seen(self.database.dialect, scope, bag), reservation(self.database.dialect, bag));
+        let owner = owner(bag);
+        let query = Query { text: &text, params: vec![&scope.workspace, &owner, &id] };
+        let [seen, rows] = self.database.read(&Settings::of(scope), [(&seen).into(), query]).await?;
+        read_reserved(rows.first().filter(|_| !seen.is_empty()).ok_or(StoreError::NotFound)?)
+    }
+
+    async fn claim_promised(&self, scope: &Scope, bag: Bag, id: Uuid, now: Timestamp) -> Result<Reserved> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| claim_promised(
+            tx, scope, bag, id, now
+        ))
+    }
+
+    async fn keep_files(
+        &self,
+        scope: &Scope,
+        bag: Bag,
+        stored: &[Stored],
+        max_bag_bytes: u64,
+        now: Timestamp,
+    ) -> Result<Vec<File>> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| keep(
+            tx,
+            scope,
+            bag,
+            stored,
+            max_bag_bytes,
+            now
+        ))
+    }
+
+    async fn system_forget_files(&self, workspace: Uuid, ids: &[Uuid]) -> Result<()> {
+        let settings = Settings::workspace(workspace).seeing_all();
+        transaction!(self.database, begin_write, settings, |tx| forget(tx, workspace, ids))
+    }
+
+    async fn list_files(
+        &self,
+        scope: &Scope,
+        bag: Bag,
+        after: Option<Uuid>,
+        limit: usize,
+    ) -> Result<Vec<File>> {
+        let seen = seen(self.database.dialect, scope, bag);
+        let text = format!(
+            "SELECT {COLUMNS} FROM files f WHERE {} AND {} AND {VISIBLE} \
+             AND f.id > coalesce($3::uuid, '00000000-0000-0000-0000-000000000000') ORDER BY f.id LIMIT $4",
+            inside(self.database.dialect, "f.workspace_id"),
+            in_bag(bag)
+        );
+        let (owner, limit) = (owner(bag), limit as i64);
+        let query = Query { text: &text, params: vec![&scope.workspace, &owner, &after, &limit] };
+        let [seen, rows] = self.database.read(&Settings::of(scope), [(&seen).into(), query]).await?;
+        if seen.is_empty() {
+            return Err(StoreError::NotFound);
+        }
+        read_all(&rows)
+    }
+
+    async fn get_file(&self, scope: &Scope, id: Uuid) -> Result<File> {
+        let sql = visible(self.database.dialect, scope, id);
+        let [rows] = self.database.read(&Settings::of(scope), [(&sql).into()]).await?;
+        read(rows.first().ok_or(StoreError::NotFound)?)
+    }
+
+    async fn delete_file(&self, scope: &Scope, id: Uuid, now: Timestamp) -> Result<()> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| delete(tx, scope, id, now))
+    }
+}
 
 pub(super) const COLUMNS: &str = "f.id, f.conversation_id, f.execution_id, f.message_id, f.name, f.mime_type, \
      f.size, f.sha256, f.crc32, f.storage_key, f.source, f.created_at, f.deleted_at";
 /// What readers see.
 pub(super) const VISIBLE: &str = "f.kept AND f.deleted_at IS NULL";
 
-pub(super) fn read(row: &Row) -> Result<File> {
+fn read(row: &Row) -> Result<File> {
     let bag = match (row.try_get(1)?, row.try_get(2)?) {
         (Some(conversation), _) => Bag::Conversation(conversation),
         (None, Some(execution)) => Bag::Execution(execution),
@@ -180,7 +272,7 @@ async fn free_names(tx: &Transaction, scope: &Scope, bag: Bag, new: &[NewFile]) 
     }
 }
 
-pub(super) async fn reserve(
+async fn reserve(
     tx: &Transaction,
     scope: &Scope,
     bag: Bag,
@@ -260,16 +352,8 @@ fn reservation(dialect: Dialect, bag: Bag) -> String {
     )
 }
 
-pub(super) async fn get_reserved(db: &Database, scope: &Scope, bag: Bag, id: Uuid) -> Result<Reserved> {
-    let (seen, text) = (seen(db.dialect, scope, bag), reservation(db.dialect, bag));
-    let owner = owner(bag);
-    let query = Query { text: &text, params: vec![&scope.workspace, &owner, &id] };
-    let [seen, rows] = db.read(&Settings::of(scope), [(&seen).into(), query]).await?;
-    read_reserved(rows.first().filter(|_| !seen.is_empty()).ok_or(StoreError::NotFound)?)
-}
-
 /// Takes the promise away, under the row's lock, so that one caller alone is given it.
-pub(super) async fn claim_promised(
+async fn claim_promised(
     tx: &Transaction,
     scope: &Scope,
     bag: Bag,
@@ -309,7 +393,7 @@ fn read_reserved(row: &Row) -> Result<Reserved> {
     })
 }
 
-pub(super) async fn keep(
+async fn keep(
     tx: &Transaction,
     scope: &Scope,
     bag: Bag,
@@ -360,29 +444,6 @@ pub(super) async fn keep_in(
     stored.iter().map(|asked| files.remove(&asked.id).ok_or(StoreError::NotFound)).collect()
 }
 
-pub(super) async fn list(
-    db: &Database,
-    scope: &Scope,
-    bag: Bag,
-    after: Option<Uuid>,
-    limit: usize,
-) -> Result<Vec<File>> {
-    let seen = seen(db.dialect, scope, bag);
-    let text = format!(
-        "SELECT {COLUMNS} FROM files f WHERE {} AND {} AND {VISIBLE} \
-         AND f.id > coalesce($3::uuid, '00000000-0000-0000-0000-000000000000') ORDER BY f.id LIMIT $4",
-        inside(db.dialect, "f.workspace_id"),
-        in_bag(bag)
-    );
-    let (owner, limit) = (owner(bag), limit as i64);
-    let query = Query { text: &text, params: vec![&scope.workspace, &owner, &after, &limit] };
-    let [seen, rows] = db.read(&Settings::of(scope), [(&seen).into(), query]).await?;
-    if seen.is_empty() {
-        return Err(StoreError::NotFound);
-    }
-    read_all(&rows)
-}
-
 /// A visible file of any bag that the scope may see.
 fn visible(dialect: Dialect, scope: &Scope, id: Uuid) -> Sql {
     let mut sql = Sql::new(dialect);
@@ -400,13 +461,7 @@ fn visible(dialect: Dialect, scope: &Scope, id: Uuid) -> Sql {
     sql
 }
 
-pub(super) async fn get(db: &Database, scope: &Scope, id: Uuid) -> Result<File> {
-    let sql = visible(db.dialect, scope, id);
-    let [rows] = db.read(&Settings::of(scope), [(&sql).into()]).await?;
-    read(rows.first().ok_or(StoreError::NotFound)?)
-}
-
-pub(super) async fn delete(tx: &Transaction, scope: &Scope, id: Uuid, now: Timestamp) -> Result<()> {
+async fn delete(tx: &Transaction, scope: &Scope, id: Uuid, now: Timestamp) -> Result<()> {
     let sql = visible(tx.dialect, scope, id);
     tx.row(&sql.text, &params(&sql)).await?.ok_or(StoreError::NotFound)?;
     let text = format!(
@@ -420,137 +475,10 @@ pub(super) async fn delete(tx: &Transaction, scope: &Scope, id: Uuid, now: Times
 }
 
 /// Removes rows whose bytes are gone; a visible one stays.
-pub(super) async fn forget(tx: &Transaction, workspace: Uuid, ids: &[Uuid]) -> Result<()> {
+async fn forget(tx: &Transaction, workspace: Uuid, ids: &[Uuid]) -> Result<()> {
     let text = format!(
         "DELETE FROM files f WHERE {} AND f.id = ANY($2) AND NOT ({VISIBLE})",
         tx.inside("f.workspace_id")
     );
     tx.execute(&text, &[&workspace, &ids]).await.map(|_| ())
-}
-
-/// The visible ones of a conversation's files with these ids, each in its place. Asks nothing for none.
-pub(super) async fn pick(
-    tx: &Transaction,
-    scope: &Scope,
-    conversation: Uuid,
-    ids: &[Uuid],
-) -> Result<Vec<Option<File>>> {
-    if ids.is_empty() {
-        return Ok(Vec::new());
-    }
-    let text = format!(
-        "SELECT {COLUMNS} FROM files f WHERE {} AND f.conversation_id = $2 AND f.id = ANY($3) AND {VISIBLE}",
-        tx.inside("f.workspace_id")
-    );
-    let files = read_all(&tx.rows(&text, &[&scope.workspace, &conversation, &ids]).await?)?;
-    Ok(ids.iter().map(|id| files.iter().find(|file| file.id == *id).cloned()).collect())
-}
-
-/// Ties files to a message. Asks nothing for none.
-pub(super) async fn attach(tx: &Transaction, scope: &Scope, files: &[File], message: Uuid) -> Result<()> {
-    if files.is_empty() {
-        return Ok(());
-    }
-    let ids: Vec<Uuid> = files.iter().map(|file| file.id).collect();
-    let text =
-        format!("UPDATE files SET message_id = $3 WHERE {} AND id = ANY($2)", tx.inside("workspace_id"));
-    tx.execute(&text, &[&scope.workspace, &ids, &message]).await.map(|_| ())
-}
-
-/// The ids of the bag's visible files as a run keeps them, NULL for none, as SQL; `owner` is the bag's column of `f`
-/// and its value.
-pub(super) fn assets(dialect: Dialect, owner: (&str, &str)) -> String {
-    format!(
-        "(SELECT json_agg(f.id ORDER BY f.id)::text FROM files f WHERE {} AND f.{} = {} AND {VISIBLE})",
-        inside(dialect, "f.workspace_id"),
-        owner.0,
-        owner.1
-    )
-}
-
-/// The visible ones of the files that the run `$2` was given.
-fn frozen(dialect: Dialect) -> String {
-    format!(
-        "SELECT {COLUMNS} FROM runs r CROSS JOIN LATERAL json_array_elements_text(r.assets::json) AS given (id) \
-         JOIN files f ON f.workspace_id = r.workspace_id AND f.id = given.id::uuid \
-         WHERE {} AND r.id = $2 AND {VISIBLE} ORDER BY f.name COLLATE \"C\"",
-        inside(dialect, "r.workspace_id")
-    )
-}
-
-pub(super) async fn given_to(tx: &Transaction, workspace: Uuid, run: Uuid) -> Result<Vec<File>> {
-    read_all(&tx.rows(&frozen(tx.dialect), &[&workspace, &run]).await?)
-}
-
-pub(super) async fn list_run_assets(db: &Database, workspace: Uuid, run: Uuid) -> Result<Vec<File>> {
-    let live = format!(
-        "SELECT r.id FROM runs r LEFT JOIN chat_conversations c \
-         ON c.workspace_id = r.workspace_id AND c.id = r.conversation_id \
-         WHERE {} AND r.id = $2 AND (r.conversation_id IS NULL OR c.deleted_at IS NULL)",
-        inside(db.dialect, "r.workspace_id")
-    );
-    let live = Query { text: &live, params: vec![&workspace, &run] };
-    let text = frozen(db.dialect);
-    let given = Query { text: &text, params: vec![&workspace, &run] };
-    let [live, rows] = db.read(&Settings::workspace(workspace).seeing_all(), [live, given]).await?;
-    if live.is_empty() {
-        return Err(StoreError::NotFound);
-    }
-    read_all(&rows)
-}
-
-/// The bag is locked before the run, as everywhere.
-pub(super) async fn keep_results(
-    tx: &Transaction,
-    held: &Held,
-    stored: &[Stored],
-    max_bag_bytes: u64,
-    now: Timestamp,
-) -> Result<Vec<File>> {
-    let (scope, run) = (own_scope(held.workspace), held.lease.run);
-    let own = tx.inside("workspace_id");
-    let text = format!("SELECT conversation_id, execution_id FROM runs WHERE {own} AND id = $2");
-    let row = tx.row(&text, &[&held.workspace, &run]).await?.ok_or(StoreError::Lost)?;
-    let bag = match (row.try_get(0)?, row.try_get(1)?) {
-        (Some(conversation), _) => Bag::Conversation(conversation),
-        (None, Some(execution)) => Bag::Execution(execution),
-        (None, None) => return Err(StoreError::Lost),
-    };
-    // What was deleted takes nothing any more.
-    lock_bag(tx, &scope, bag).await.map_err(|error| match error {
-        StoreError::NotFound => StoreError::Lost,
-        other => other,
-    })?;
-    let text = format!(
-        "UPDATE runs SET upload_used_at = $4 WHERE {own} AND id = $2 AND fence = $3 AND status = 'running' \
-         AND NOT cancel_requested AND upload_used_at IS NULL"
-    );
-    if tx.execute(&text, &[&held.workspace, &run, &held.lease.fence, &now]).await? == 0 {
-        return Err(StoreError::Lost);
-    }
-    keep_in(tx, &scope, bag, Some(run), stored, (max_bag_bytes, now)).await
-}
-
-/// What the sandbox of the run `$2` sent back.
-pub(super) fn of_run(dialect: Dialect) -> String {
-    format!(
-        "SELECT {COLUMNS} FROM files f WHERE {} AND f.run_id = $2 AND {VISIBLE} ORDER BY f.id",
-        inside(dialect, "f.workspace_id")
-    )
-}
-
-pub(super) async fn list_results(db: &Database, held: &Held) -> Result<Vec<File>> {
-    let ours = format!(
-        "SELECT id FROM runs WHERE {} AND id = $2 AND fence = $3 AND status = 'running'",
-        inside(db.dialect, "workspace_id")
-    );
-    let ours = Query { text: &ours, params: vec![&held.workspace, &held.lease.run, &held.lease.fence] };
-    let text = of_run(db.dialect);
-    let results = Query { text: &text, params: vec![&held.workspace, &held.lease.run] };
-    let settings = Settings::workspace(held.workspace).seeing_all();
-    let [ours, rows] = db.read(&settings, [ours, results]).await?;
-    if ours.is_empty() {
-        return Err(StoreError::Lost);
-    }
-    read_all(&rows)
 }

@@ -4,6 +4,7 @@
 
 use std::collections::HashSet;
 
+use async_trait::async_trait;
 use domain::conversation::{Conversation, Write};
 use domain::event::Turn;
 use domain::file::File;
@@ -15,16 +16,47 @@ use jiff::Timestamp;
 use uuid::Uuid;
 
 use super::branches::{self, Head, Spot, Start};
-use super::transaction::Transaction;
-use super::{conversations, files, leases, log, messages, runs, search, usage};
+use super::transaction::{Settings, Transaction, transaction};
+use super::{PostgresStore, conversations, leases, log, messages, run_files, runs, search, usage};
 use crate::error::{Result, StoreError};
 use crate::files::{attachments_json, execution_message, named_files};
+use crate::store::turns::Turns;
 use crate::turns::{
     Batch, Begun, Dispatch, Held, Idempotency, KEY_LIFE, NewTurn, QueueStart, Settled, Settlement, Waiting,
     caller, first_of, note_turn, opening, own_scope, parse_json, to_json, user_message,
 };
 
-pub(super) async fn begin(tx: &Transaction, scope: &Scope, new: &NewTurn) -> Result<Begun> {
+#[async_trait]
+impl Turns for PostgresStore {
+    async fn begin_turn(&self, scope: &Scope, new: &NewTurn) -> Result<Begun> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| begin(tx, scope, new))
+    }
+
+    async fn start_queued(
+        &self,
+        waiting: &Waiting,
+        start: &QueueStart,
+    ) -> Result<Option<(Run, Lease, Batch)>> {
+        let settings = Settings::workspace(waiting.workspace).seeing_all();
+        transaction!(self.database, begin_write, settings, |tx| start_queued(tx, waiting, start))
+    }
+
+    async fn get_dispatch(&self, held: &Held, replay: usize) -> Result<Dispatch> {
+        let settings = Settings::workspace(held.workspace).seeing_all();
+        transaction!(self.database, begin_read, settings, |tx| get_dispatch(tx, held, replay))
+    }
+
+    async fn append_events(&self, held: &Held, batch: &Batch) -> Result<()> {
+        log::append(&self.database, &self.appends, held, batch).await
+    }
+
+    async fn settle_turn(&self, held: &Held, settlement: &Settlement) -> Result<Settled> {
+        let settings = Settings::workspace(held.workspace).seeing_all();
+        transaction!(self.database, begin_write, settings, |tx| settle(tx, held, settlement))
+    }
+}
+
+async fn begin(tx: &Transaction, scope: &Scope, new: &NewTurn) -> Result<Begun> {
     if let Some(before) = repeated(tx, scope, new.idempotency.as_ref(), new.now).await? {
         return Ok(before);
     }
@@ -79,7 +111,7 @@ pub(super) async fn begin(tx: &Transaction, scope: &Scope, new: &NewTurn) -> Res
         (Some((run, _)), OnBusy::Reject) => return Ok(Begun::Busy(run)),
         (Some(busy), policy) => {
             // Tied to its message already, which is to come.
-            files::attach(tx, scope, &files, new.message).await?;
+            run_files::attach(tx, scope, &files, new.message).await?;
             Begun::Queued(enqueue(tx, scope, new, policy, busy).await?)
         }
     };
@@ -101,7 +133,7 @@ async fn attached(
         (None, Some(_), Some(replaced)) => named_files(&replaced.attachments)?,
         _ => Vec::new(),
     };
-    files::pick(tx, scope, conversation, &ids).await
+    run_files::pick(tx, scope, conversation, &ids).await
 }
 
 /// Those that are there, each once; with `named`, none may be missing.
@@ -301,7 +333,7 @@ async fn insert_run(
          CASE WHEN $12::text IS NOT NULL THEN {} END, $14, $15, $11, $11, CASE WHEN $12::text IS NOT NULL THEN {} END) \
          RETURNING {}",
         leases::until("$13"),
-        files::assets(tx.dialect, ("conversation_id", "$3")),
+        run_files::assets(tx.dialect, ("conversation_id", "$3")),
         runs::COLUMNS
     );
     let row = tx
@@ -329,7 +361,7 @@ async fn insert_run(
     runs::read(&row.ok_or(StoreError::NotFound)?)
 }
 
-pub(super) async fn start_queued(
+async fn start_queued(
     tx: &Transaction,
     waiting: &Waiting,
     start: &QueueStart,
@@ -371,7 +403,7 @@ pub(super) async fn start_queued(
         "UPDATE runs r SET status = 'running', fence = r.fence + 1, node = $3, lease_until = {}, started_at = $5, \
          queue_position = NULL, branch = $6, last_entry = 1, last_event = 1, assets = {} WHERE {own} AND r.id = $2 RETURNING {}, r.fence",
         leases::until("$4"),
-        files::assets(tx.dialect, ("conversation_id", "r.conversation_id")),
+        run_files::assets(tx.dialect, ("conversation_id", "r.conversation_id")),
         runs::COLUMNS
     );
     let (node, seconds) = (start.node.to_string(), start.lease_seconds as f64);
@@ -441,7 +473,7 @@ async fn place_message(
             Some(new) => {
                 let place = Head { seq: head.seq + 1, ..head };
                 let inserted = messages::insert(tx, scope, thread.id, place, new);
-                let (inserted, attached) = join(inserted, files::attach(tx, scope, files, new.id)).await;
+                let (inserted, attached) = join(inserted, run_files::attach(tx, scope, files, new.id)).await;
                 inserted.and(attached)
             }
             None => Ok(()),
@@ -455,7 +487,7 @@ async fn place_message(
     Ok(())
 }
 
-pub(super) async fn get_dispatch(tx: &Transaction, held: &Held, replay: usize) -> Result<Dispatch> {
+async fn get_dispatch(tx: &Transaction, held: &Held, replay: usize) -> Result<Dispatch> {
     let scope = own_scope(held.workspace);
     let text = format!(
         "SELECT {}, r.request, r.branch, r.assets IS NOT NULL, r.user_id FROM runs r \
@@ -468,7 +500,7 @@ pub(super) async fn get_dispatch(tx: &Transaction, held: &Held, replay: usize) -
     let (run, turn) = (runs::read(&row)?, parse_json(row.try_get(runs::MORE)?)?);
     let (branch, has_files): (Option<i32>, bool) =
         (row.try_get(runs::MORE + 1)?, row.try_get(runs::MORE + 2)?);
-    let files = if has_files { files::given_to(tx, held.workspace, run.id).await? } else { Vec::new() };
+    let files = if has_files { run_files::given_to(tx, held.workspace, run.id).await? } else { Vec::new() };
     let (conversation, message, before) = match (run.conversation, run.execution) {
         (Some(id), _) => {
             let conversation = conversations::get(tx, &scope, id).await?;
@@ -501,7 +533,7 @@ async fn said(
     Ok((message, before))
 }
 
-pub(super) async fn settle(tx: &Transaction, held: &Held, settlement: &Settlement) -> Result<Settled> {
+async fn settle(tx: &Transaction, held: &Held, settlement: &Settlement) -> Result<Settled> {
     debug_assert!(RunStatus::Running.may_become(settlement.status));
     let scope = own_scope(held.workspace);
     let conversation = conversation_of(tx, held).await?;

@@ -1,5 +1,6 @@
 //! Executions: runs outside any conversation, seen by who started them and by those who see all.
 
+use async_trait::async_trait;
 use domain::file::Bag;
 use domain::run::Lease;
 use domain::scope::Scope;
@@ -7,12 +8,27 @@ use rusqlite::{Connection, OptionalExtension, params};
 use uuid::Uuid;
 
 use super::turn::{NOW_MS, open_runs, remember, repeated};
-use super::{files, is_taken, log, run_files, runs, usage, workspaces};
+use super::writer::Durability;
+use super::{SqliteStore, files, is_taken, log, run_files, runs, usage, workspaces};
 use crate::error::{Result, StoreError};
 use crate::files::{Execution, NewExecution, execution_opening, execution_turn};
+use crate::store::executions::Executions;
 use crate::turns::{Begun, Held, to_json};
 
-pub(super) fn begin(db: &Connection, scope: &Scope, new: &NewExecution) -> Result<Begun> {
+#[async_trait]
+impl Executions for SqliteStore {
+    async fn begin_execution(&self, scope: &Scope, new: &NewExecution) -> Result<Begun> {
+        let (scope, new) = (scope.clone(), new.clone());
+        self.writer.write(Durability::Full, move |db| begin(db, &scope, &new)).await
+    }
+
+    async fn get_execution(&self, scope: &Scope, id: Uuid) -> Result<Execution> {
+        let scope = scope.clone();
+        self.readers.read(move |db| get(db, &scope, id)).await
+    }
+}
+
+fn begin(db: &Connection, scope: &Scope, new: &NewExecution) -> Result<Begun> {
     if let Some(before) = repeated(db, scope, new.idempotency.as_ref(), new.now)? {
         return Ok(before);
     }
@@ -80,7 +96,7 @@ pub(super) fn check(db: &Connection, scope: &Scope, id: Uuid) -> Result<()> {
     }
 }
 
-pub(super) fn get(db: &Connection, scope: &Scope, id: Uuid) -> Result<Execution> {
+fn get(db: &Connection, scope: &Scope, id: Uuid) -> Result<Execution> {
     let found = find(db, scope, id)?.filter(|(_, user, _)| scope.owns(user));
     let (run, _, response) = found.ok_or(StoreError::NotFound)?;
     let files = run_files::of_run(db, scope.workspace, run)?;

@@ -1,5 +1,6 @@
 //! Files: names reserved in a bag, kept once their bytes are durable, seen by whoever sees the bag.
 
+use async_trait::async_trait;
 use domain::file::{Bag, Digest, File, FileSource, name_key, numbered};
 use domain::scope::Scope;
 use domain::time::from_ms;
@@ -8,9 +9,76 @@ use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, ToSql, params};
 use uuid::Uuid;
 
-use super::{conversations, executions, is_taken, workspaces};
+use super::writer::Durability;
+use super::{SqliteStore, conversations, executions, is_taken, workspaces};
 use crate::error::{Result, StoreError};
 use crate::files::{NewFile, Promised, Reserved, Stored};
+use crate::store::files::Files;
+
+#[async_trait]
+impl Files for SqliteStore {
+    async fn reserve_files(
+        &self,
+        scope: &Scope,
+        bag: Bag,
+        new: &[NewFile],
+        max_bag_bytes: u64,
+        now: Timestamp,
+    ) -> Result<Vec<Reserved>> {
+        let (scope, new) = (scope.clone(), new.to_vec());
+        let work = move |db: &_| reserve(db, &scope, bag, &new, max_bag_bytes, now);
+        self.writer.write(Durability::Normal, work).await
+    }
+
+    async fn get_reserved(&self, scope: &Scope, bag: Bag, id: Uuid) -> Result<Reserved> {
+        let scope = scope.clone();
+        self.readers.read(move |db| get_reserved(db, &scope, bag, id)).await
+    }
+
+    async fn claim_promised(&self, scope: &Scope, bag: Bag, id: Uuid, now: Timestamp) -> Result<Reserved> {
+        let scope = scope.clone();
+        self.writer.write(Durability::Full, move |db| claim_promised(db, &scope, bag, id, now)).await
+    }
+
+    async fn keep_files(
+        &self,
+        scope: &Scope,
+        bag: Bag,
+        stored: &[Stored],
+        max_bag_bytes: u64,
+        now: Timestamp,
+    ) -> Result<Vec<File>> {
+        let (scope, stored) = (scope.clone(), stored.to_vec());
+        let work = move |db: &_| keep(db, &scope, bag, &stored, max_bag_bytes, now);
+        self.writer.write(Durability::Full, work).await
+    }
+
+    async fn system_forget_files(&self, workspace: Uuid, ids: &[Uuid]) -> Result<()> {
+        let ids = ids.to_vec();
+        self.writer.write(Durability::Normal, move |db| forget(db, workspace, &ids)).await
+    }
+
+    async fn list_files(
+        &self,
+        scope: &Scope,
+        bag: Bag,
+        after: Option<Uuid>,
+        limit: usize,
+    ) -> Result<Vec<File>> {
+        let scope = scope.clone();
+        self.readers.read(move |db| list(db, &scope, bag, after, limit)).await
+    }
+
+    async fn get_file(&self, scope: &Scope, id: Uuid) -> Result<File> {
+        let scope = scope.clone();
+        self.readers.read(move |db| get(db, &scope, id)).await
+    }
+
+    async fn delete_file(&self, scope: &Scope, id: Uuid, now: Timestamp) -> Result<()> {
+        let scope = scope.clone();
+        self.writer.write(Durability::Full, move |db| delete(db, &scope, id, now)).await
+    }
+}
 
 const COLUMNS: &str = "id, conversation_id, execution_id, message_id, name, mime_type, size, sha256, crc32, storage_key, \
      source, created_at, deleted_at";
@@ -108,7 +176,7 @@ fn check_fits(db: &Connection, workspace: Uuid, bag: Bag, limit: u64) -> Result<
     if size > limit { Err(StoreError::BagFull { limit }) } else { Ok(()) }
 }
 
-pub(super) fn reserve(
+fn reserve(
     db: &Connection,
     scope: &Scope,
     bag: Bag,
@@ -186,7 +254,7 @@ fn free_name(db: &Connection, workspace: Uuid, bag: Bag, name: &str) -> Result<S
     Ok(numbered(name, high))
 }
 
-pub(super) fn get_reserved(db: &Connection, scope: &Scope, bag: Bag, id: Uuid) -> Result<Reserved> {
+fn get_reserved(db: &Connection, scope: &Scope, bag: Bag, id: Uuid) -> Result<Reserved> {
     check_bag(db, scope, bag)?;
     let (inside, bag_id) = inside(bag);
     let text = format!(
@@ -210,13 +278,7 @@ pub(super) fn get_reserved(db: &Connection, scope: &Scope, bag: Bag, id: Uuid) -
         .ok_or(StoreError::NotFound)
 }
 
-pub(super) fn claim_promised(
-    db: &Connection,
-    scope: &Scope,
-    bag: Bag,
-    id: Uuid,
-    now: Timestamp,
-) -> Result<Reserved> {
+fn claim_promised(db: &Connection, scope: &Scope, bag: Bag, id: Uuid, now: Timestamp) -> Result<Reserved> {
     let reserved = get_reserved(db, scope, bag, id)?;
     if reserved.promised.as_ref().is_none_or(|promised| promised.expires_at <= now) {
         return Err(StoreError::NotFound);
@@ -228,7 +290,7 @@ pub(super) fn claim_promised(
     Ok(reserved)
 }
 
-pub(super) fn keep(
+fn keep(
     db: &Connection,
     scope: &Scope,
     bag: Bag,
@@ -267,7 +329,7 @@ pub(super) fn keep_in(
     Ok(files)
 }
 
-pub(super) fn forget(db: &Connection, workspace: Uuid, ids: &[Uuid]) -> Result<()> {
+fn forget(db: &Connection, workspace: Uuid, ids: &[Uuid]) -> Result<()> {
     let mut statement = db.prepare_cached(
         "DELETE FROM files WHERE workspace_id = ?1 AND id = ?2 AND (kept = 0 OR deleted_at IS NOT NULL)",
     )?;
@@ -277,13 +339,7 @@ pub(super) fn forget(db: &Connection, workspace: Uuid, ids: &[Uuid]) -> Result<(
     Ok(())
 }
 
-pub(super) fn list(
-    db: &Connection,
-    scope: &Scope,
-    bag: Bag,
-    after: Option<Uuid>,
-    limit: usize,
-) -> Result<Vec<File>> {
+fn list(db: &Connection, scope: &Scope, bag: Bag, after: Option<Uuid>, limit: usize) -> Result<Vec<File>> {
     check_bag(db, scope, bag)?;
     let ((inside, id), index) = (inside(bag), index(bag));
     let rest = format!(
@@ -293,14 +349,14 @@ pub(super) fn list(
     select(db, &rest, &[&scope.workspace, &id, &after, &(limit as i64)])
 }
 
-pub(super) fn get(db: &Connection, scope: &Scope, id: Uuid) -> Result<File> {
+fn get(db: &Connection, scope: &Scope, id: Uuid) -> Result<File> {
     let rest = format!("WHERE workspace_id = ?1 AND id = ?2 AND {VISIBLE}");
     let file = select(db, &rest, &[&scope.workspace, &id])?.pop().ok_or(StoreError::NotFound)?;
     check_bag(db, scope, file.bag)?;
     Ok(file)
 }
 
-pub(super) fn delete(db: &Connection, scope: &Scope, id: Uuid, now: Timestamp) -> Result<()> {
+fn delete(db: &Connection, scope: &Scope, id: Uuid, now: Timestamp) -> Result<()> {
     get(db, scope, id)?;
     db.prepare_cached("UPDATE files SET deleted_at = ?3 WHERE workspace_id = ?1 AND id = ?2")?
         .execute(params![scope.workspace, id, now.as_millisecond()])?;

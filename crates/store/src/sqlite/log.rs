@@ -1,14 +1,39 @@
 //! The event log: batches of entries, appended under a fence, read by number, folded away when their time is over.
 
+use async_trait::async_trait;
 use domain::run::Lease;
 use domain::scope::Scope;
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 use uuid::Uuid;
 
-use super::runs;
+use super::writer::Durability;
+use super::{SqliteStore, runs};
 use crate::error::{Result, StoreError};
+use crate::store::log::Log;
 use crate::turns::{Batch, Held, KEY_LIFE, LogPage, own_scope};
+
+#[async_trait]
+impl Log for SqliteStore {
+    async fn read_log(&self, scope: &Scope, run: Uuid, after: i64, max_bytes: usize) -> Result<LogPage> {
+        let scope = scope.clone();
+        self.readers.read(move |db| read(db, &scope, run, after, max_bytes)).await
+    }
+
+    async fn read_trace(&self, scope: &Scope, run: Uuid, after: i64, max_bytes: usize) -> Result<LogPage> {
+        let scope = scope.clone();
+        self.readers.read(move |db| read_trace(db, &scope, run, after, max_bytes)).await
+    }
+
+    async fn read_held(&self, held: &Held, after: i64, max_bytes: usize) -> Result<LogPage> {
+        let held = *held;
+        self.readers.read(move |db| read_held(db, &held, after, max_bytes)).await
+    }
+
+    async fn system_expire(&self, before: Timestamp, now: Timestamp, limit: usize) -> Result<usize> {
+        self.writer.write(Durability::Normal, move |db| expire(db, before, now, limit)).await
+    }
+}
 
 pub(super) fn append(db: &Connection, held: &Held, batch: &Batch) -> Result<()> {
     let moved = db
@@ -124,25 +149,13 @@ fn batches(
     Ok(found)
 }
 
-pub(super) fn read(
-    db: &Connection,
-    scope: &Scope,
-    run: Uuid,
-    after: i64,
-    max_bytes: usize,
-) -> Result<LogPage> {
+fn read(db: &Connection, scope: &Scope, run: Uuid, after: i64, max_bytes: usize) -> Result<LogPage> {
     let found = runs::get(db, scope, run)?;
     let entries = batches(db, scope, run, ("last_seq", after), max_bytes)?;
     Ok(LogPage { expired: expired(db, scope.workspace, run)?, run: found, entries })
 }
 
-pub(super) fn read_trace(
-    db: &Connection,
-    scope: &Scope,
-    run: Uuid,
-    after: i64,
-    max_bytes: usize,
-) -> Result<LogPage> {
+fn read_trace(db: &Connection, scope: &Scope, run: Uuid, after: i64, max_bytes: usize) -> Result<LogPage> {
     let found = runs::get(db, scope, run)?;
     let expired = expired(db, scope.workspace, run)?;
     let entries = if expired {
@@ -157,7 +170,7 @@ pub(super) fn read_trace(
     Ok(LogPage { run: found, entries, expired })
 }
 
-pub(super) fn read_held(db: &Connection, held: &Held, after: i64, max_bytes: usize) -> Result<LogPage> {
+fn read_held(db: &Connection, held: &Held, after: i64, max_bytes: usize) -> Result<LogPage> {
     let (workspace, Lease { run, fence }) = (held.workspace, held.lease);
     let ours = "SELECT 1 FROM runs WHERE workspace_id = ?1 AND id = ?2 AND fence = ?3 AND status = 'running'";
     if !db.prepare_cached(ours)?.exists(params![workspace, run, fence])? {
@@ -167,7 +180,7 @@ pub(super) fn read_held(db: &Connection, held: &Held, after: i64, max_bytes: usi
     Ok(LogPage { run: runs::by_id(db, workspace, run)?, entries, expired: false })
 }
 
-pub(super) fn expire(db: &Connection, before: Timestamp, now: Timestamp, limit: usize) -> Result<usize> {
+fn expire(db: &Connection, before: Timestamp, now: Timestamp, limit: usize) -> Result<usize> {
     let mut statement = db.prepare_cached(
         "SELECT workspace_id, id FROM runs WHERE log_expired = 0 AND ended_at IS NOT NULL AND ended_at < ?1 LIMIT ?2",
     )?;

@@ -1,5 +1,6 @@
 //! The writes of a turn: begin, start and settle, each one transaction guarded by a fence.
 
+use async_trait::async_trait;
 use domain::conversation::Write;
 use domain::event::Turn;
 use domain::message::{NewMessage, Window, plain_text};
@@ -9,13 +10,47 @@ use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 use uuid::Uuid;
 
-use super::{branches, conversations, log, messages, run_files, runs, search, usage};
+use super::writer::Durability;
+use super::{SqliteStore, branches, conversations, log, messages, run_files, runs, search, usage};
 use crate::error::{Result, StoreError};
 use crate::files::execution_message;
+use crate::store::turns::Turns;
 use crate::turns::{
     Batch, Begun, Dispatch, Held, Idempotency, KEY_LIFE, NewTurn, QueueStart, Settled, Settlement, Waiting,
     caller, first_of, note_turn, opening, own_scope, parse_json, to_json, user_message,
 };
+
+#[async_trait]
+impl Turns for SqliteStore {
+    async fn begin_turn(&self, scope: &Scope, new: &NewTurn) -> Result<Begun> {
+        let (scope, new) = (scope.clone(), new.clone());
+        self.writer.write(Durability::Full, move |db| begin(db, &scope, &new)).await
+    }
+
+    async fn start_queued(
+        &self,
+        waiting: &Waiting,
+        start: &QueueStart,
+    ) -> Result<Option<(Run, Lease, Batch)>> {
+        let (waiting, start) = (*waiting, *start);
+        self.writer.write(Durability::Full, move |db| start_queued(db, &waiting, &start)).await
+    }
+
+    async fn get_dispatch(&self, held: &Held, replay: usize) -> Result<Dispatch> {
+        let held = *held;
+        self.readers.read(move |db| get_dispatch(db, &held, replay)).await
+    }
+
+    async fn append_events(&self, held: &Held, batch: &Batch) -> Result<()> {
+        let (held, batch) = (*held, batch.clone());
+        self.writer.write(Durability::Normal, move |db| log::append(db, &held, &batch)).await
+    }
+
+    async fn settle_turn(&self, held: &Held, settlement: &Settlement) -> Result<Settled> {
+        let (held, settlement) = (*held, settlement.clone());
+        self.writer.write(Durability::Full, move |db| settle(db, &held, &settlement)).await
+    }
+}
 
 // Where a statement names its index: without statistics SQLite takes a table's own key before an index that leads
 // with the same workspace, and would walk over all of the workspace's rows.
@@ -23,7 +58,7 @@ use crate::turns::{
 /// The database's own clock: leases rest on no other.
 pub(super) const NOW_MS: &str = "CAST(unixepoch('subsec') * 1000 AS INTEGER)";
 
-pub(super) fn begin(db: &Connection, scope: &Scope, new: &NewTurn) -> Result<Begun> {
+fn begin(db: &Connection, scope: &Scope, new: &NewTurn) -> Result<Begun> {
     if let Some(before) = repeated(db, scope, new.idempotency.as_ref(), new.now)? {
         return Ok(before);
     }
@@ -229,7 +264,7 @@ fn insert_run(
     Ok(())
 }
 
-pub(super) fn start_queued(
+fn start_queued(
     db: &Connection,
     waiting: &Waiting,
     start: &QueueStart,
@@ -346,7 +381,7 @@ fn place_message(
     Ok((branch, thread.first_message))
 }
 
-pub(super) fn get_dispatch(db: &Connection, held: &Held, replay: usize) -> Result<Dispatch> {
+fn get_dispatch(db: &Connection, held: &Held, replay: usize) -> Result<Dispatch> {
     let scope = own_scope(held.workspace);
     let (request, branch, assets, user): (String, i64, Option<String>, String) = db
         .prepare_cached(
@@ -374,7 +409,7 @@ pub(super) fn get_dispatch(db: &Connection, held: &Held, replay: usize) -> Resul
     Ok(Dispatch { run, user, conversation: Some(conversation), message, before, turn, files })
 }
 
-pub(super) fn settle(db: &Connection, held: &Held, settlement: &Settlement) -> Result<Settled> {
+fn settle(db: &Connection, held: &Held, settlement: &Settlement) -> Result<Settled> {
     let error = settlement.error.as_ref();
     let settled: Option<(Option<Uuid>, i64, i64)> = db
         .prepare_cached(
