@@ -14,7 +14,7 @@ use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 use uuid::Uuid;
 
 use super::transaction::{Settings, Transaction, params, transaction};
-use super::{PostgresStore, audit, search, turn, workspaces};
+use super::{PostgresStore, audit, runs, search, workspaces};
 use crate::error::{Result, StoreError};
 use crate::list::{self, Dialect, Sql, Value};
 use crate::store::conversations::Conversations;
@@ -356,7 +356,7 @@ async fn delete(
         tx.inside("workspace_id")
     );
     tx.execute(&text, &[&scope.workspace, &id, &conversation.updated_at]).await?;
-    turn::cancel_all(tx, scope, Some(id), now).await
+    runs::cancel_all(tx, scope, Some(id), now).await
 }
 
 async fn restore(tx: &Transaction, scope: &Scope, id: Uuid, now: Timestamp) -> Result<Conversation> {

@@ -7,8 +7,10 @@ use domain::scope::Scope;
 use uuid::Uuid;
 
 use super::transaction::{Query, Settings, Transaction, inside, transaction};
-use super::turn::{remember, repeated, too_many};
-use super::{PostgresStore, files, leases, log, run_files, runs, usage};
+use super::turns::append;
+use super::turns::begin::too_many;
+use super::turns::idempotency::{remember, repeated};
+use super::{PostgresStore, files, leases, run_files, runs, usage};
 use crate::error::{Result, StoreError};
 use crate::files::{Execution, NewExecution, execution_opening, execution_turn};
 use crate::list::{Sql, Value};
@@ -65,7 +67,7 @@ async fn begin(tx: &Transaction, scope: &Scope, new: &NewExecution) -> Result<Be
     remember(tx, scope, new.idempotency.as_ref(), new.run, new.now).await?;
     let run = runs::by_id(tx, scope.workspace, new.run).await?;
     let (lease, opening) = (Lease { run: new.run, fence: 1 }, execution_opening(new)?);
-    log::open(tx, &Held { workspace: scope.workspace, lease }, &opening).await?;
+    append::open_log(tx, &Held { workspace: scope.workspace, lease }, &opening).await?;
     Ok(Begun::Started(run, lease, opening))
 }
 

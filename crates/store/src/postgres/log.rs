@@ -1,17 +1,17 @@
-//! The event log: batches of entries, appended under a fence, read by number, folded away when their time is over.
+//! The event log: batches of entries, read by number, folded away when their time is over. `turns/append.rs` writes
+//! them.
 
 use async_trait::async_trait;
 use domain::scope::Scope;
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use super::appends::Appends;
-use super::transaction::{Database, Params, Query, Settings, Transaction, inside, transaction};
+use super::transaction::{Database, Query, Settings, Transaction, inside, transaction};
 use super::{PostgresStore, runs};
 use crate::error::{Result, StoreError};
 use crate::list::Dialect;
 use crate::store::log::Log;
-use crate::turns::{Batch, Held, KEY_LIFE, LogPage};
+use crate::turns::{Held, KEY_LIFE, LogPage};
 
 #[async_trait]
 impl Log for PostgresStore {
@@ -60,48 +60,6 @@ impl Log for PostgresStore {
         transaction!(self.database, begin_system, Settings::nobody(), |tx| forget_keys(tx, now))?;
         Ok(due.len())
     }
-}
-
-pub(super) async fn append(db: &Database, appends: &Appends, held: &Held, batch: &Batch) -> Result<()> {
-    match appends.append(db, held, batch).await? {
-        true => Ok(()),
-        false => is_stored(db, held, batch).await?.then_some(()).ok_or(StoreError::Lost),
-    }
-}
-
-/// Writes what a log begins with, of a run that the same transaction has started.
-pub(super) async fn open(tx: &Transaction, held: &Held, opening: &Batch) -> Result<()> {
-    let text = "INSERT INTO run_events (workspace_id, run_id, first_entry, last_entry, last_seq, entries) \
-                VALUES ($1, $2, $3, $4, $5, $6)";
-    let Batch { first_entry, last_entry, last_seq, .. } = opening;
-    let entries = &*opening.entries;
-    let params: Params<'_> =
-        vec![&held.workspace, &held.lease.run, first_entry, last_entry, last_seq, &entries];
-    tx.execute(text, &params).await.map(|_| ())
-}
-
-/// Whether this very batch is the newest one: its writer asks again after a connection that broke before the answer.
-async fn is_stored(db: &Database, held: &Held, batch: &Batch) -> Result<bool> {
-    let text = format!(
-        "SELECT 1 FROM runs r JOIN run_events e \
-         ON e.workspace_id = r.workspace_id AND e.run_id = r.id AND e.last_entry = r.last_entry \
-         WHERE {} AND r.id = $2 AND r.fence = $3 AND r.status = 'running' AND r.last_event = $4 \
-         AND e.first_entry = $5 AND e.last_entry = $6 AND e.entries = $7",
-        inside(db.dialect, "r.workspace_id")
-    );
-    let entries = &*batch.entries;
-    let params: Params<'_> = vec![
-        &held.workspace,
-        &held.lease.run,
-        &held.lease.fence,
-        &batch.last_seq,
-        &batch.first_entry,
-        &batch.last_entry,
-        &entries,
-    ];
-    let settings = Settings::workspace(held.workspace).seeing_all();
-    let [rows] = db.read(&settings, [Query { text: &text, params }]).await?;
-    Ok(!rows.is_empty())
 }
 
 /// How many batches one page may hold, so that its cost has a bound.

@@ -1,7 +1,6 @@
 //! The shared backend: PostgreSQL, under a role that row level security holds for.
 
 mod agents;
-mod appends;
 mod approvals;
 mod archive;
 mod archive_runs;
@@ -29,15 +28,15 @@ mod search;
 mod tables;
 mod tool_servers;
 mod transaction;
-mod turn;
+mod turns;
 mod usage;
 mod workspaces;
 
 use async_trait::async_trait;
 use domain::secret::Secret;
 
-use self::appends::Appends;
 use self::transaction::Database;
+use self::turns::append::Appends;
 use crate::error::Result;
 use crate::list::Dialect;
 use crate::store::Store;

@@ -172,3 +172,21 @@ async fn request_cancel(tx: &Transaction, scope: &Scope, run: Uuid, now: Timesta
     );
     read(&tx.row(&text, &[&scope.workspace, &run, &now]).await?.ok_or(StoreError::NotFound)?)
 }
+
+/// Marks the runs of a conversation, or of the whole workspace, for their end, as a delete does: queued ones at once.
+pub(super) async fn cancel_all(
+    tx: &Transaction,
+    scope: &Scope,
+    conversation: Option<Uuid>,
+    now: Timestamp,
+) -> Result<()> {
+    let own = tx.inside("workspace_id");
+    let which = format!("{own} AND ($2::uuid IS NULL OR conversation_id = $2)");
+    let text = format!("UPDATE runs SET cancel_requested = true WHERE {which} AND status = 'running'");
+    tx.execute(&text, &[&scope.workspace, &conversation]).await?;
+    let text = format!(
+        "UPDATE runs SET status = 'cancelled', ended_at = $3, queue_position = NULL, error_code = 'cancelled', \
+         error_message = 'the conversation was deleted' WHERE {which} AND status = 'queued'"
+    );
+    tx.execute(&text, &[&scope.workspace, &conversation, &now]).await.map(|_| ())
+}

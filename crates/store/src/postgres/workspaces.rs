@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::conversations::bad_column;
 use super::transaction::{Query, Settings, Transaction, inside, transaction};
-use super::{PostgresStore, audit, turn};
+use super::{PostgresStore, audit, runs};
 use crate::error::{Result, StoreError};
 use crate::list::Dialect;
 use crate::store::workspaces::Workspaces;
@@ -167,7 +167,7 @@ async fn remove(tx: &Transaction, scope: &Scope, cascade: bool, now: Timestamp) 
     ] {
         tx.execute(&format!("{statement} WHERE {inside} AND {condition}"), &[&workspace.id, &now]).await?;
     }
-    turn::cancel_all(tx, scope, None, now).await?;
+    runs::cancel_all(tx, scope, None, now).await?;
     let text = format!("UPDATE workspaces SET deleted_at = $2 WHERE {}", tx.inside("id"));
     tx.execute(&text, &[&workspace.id, &now]).await?;
     let detail = if cascade { "cascade" } else { "" };

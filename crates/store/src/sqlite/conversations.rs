@@ -14,7 +14,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 use uuid::Uuid;
 
 use super::writer::Durability;
-use super::{SqliteStore, audit, is_taken, search, turn, workspaces};
+use super::{SqliteStore, audit, is_taken, runs, search, workspaces};
 use crate::error::{Result, StoreError};
 use crate::list::{self, Dialect, Sql, Value};
 use crate::store::conversations::Conversations;
@@ -298,7 +298,7 @@ fn delete(db: &Connection, scope: &Scope, id: Uuid, if_version: Option<i64>, now
          WHERE workspace_id = ?1 AND conversation_id = ?2 AND deleted_at IS NULL",
     )?
     .execute(params![scope.workspace, id, conversation.updated_at.as_millisecond()])?;
-    turn::cancel_all(db, scope, Some(id), now)
+    runs::cancel_all(db, scope, Some(id), now)
 }
 
 fn restore(db: &Connection, scope: &Scope, id: Uuid, now: Timestamp) -> Result<Conversation> {

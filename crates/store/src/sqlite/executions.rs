@@ -7,9 +7,12 @@ use domain::scope::Scope;
 use rusqlite::{Connection, OptionalExtension, params};
 use uuid::Uuid;
 
-use super::turn::{NOW_MS, open_runs, remember, repeated};
+use super::leases::NOW_MS;
+use super::turns::append;
+use super::turns::begin::open_runs;
+use super::turns::idempotency::{remember, repeated};
 use super::writer::Durability;
-use super::{SqliteStore, files, is_taken, log, run_files, runs, usage, workspaces};
+use super::{SqliteStore, files, is_taken, run_files, runs, usage, workspaces};
 use crate::error::{Result, StoreError};
 use crate::files::{Execution, NewExecution, execution_opening, execution_turn};
 use crate::store::executions::Executions;
@@ -43,7 +46,7 @@ fn begin(db: &Connection, scope: &Scope, new: &NewExecution) -> Result<Begun> {
     files::keep_in(db, scope.workspace, (bag, None), &new.files, new.max_bag_bytes, new.now)?;
     let lease = insert_run(db, scope, new)?;
     let opening = execution_opening(new)?;
-    log::insert_row(db, &Held { workspace: scope.workspace, lease }, &opening)?;
+    append::insert_row(db, &Held { workspace: scope.workspace, lease }, &opening)?;
     remember(db, scope, new.idempotency.as_ref(), new.run, new.now)?;
     Ok(Begun::Started(runs::by_id(db, scope.workspace, new.run)?, lease, opening))
 }

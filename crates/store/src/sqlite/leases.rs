@@ -7,7 +7,6 @@ use futures_util::stream::BoxStream;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use uuid::Uuid;
 
-use super::turn::NOW_MS;
 use super::writer::Durability;
 use super::{SqliteStore, conversations};
 use crate::error::{Result, StoreError};
@@ -57,6 +56,9 @@ impl Leases for SqliteStore {
         false
     }
 }
+
+/// The database's own clock: leases rest on no other.
+pub(super) const NOW_MS: &str = "CAST(unixepoch('subsec') * 1000 AS INTEGER)";
 
 fn read(row: &Row<'_>) -> rusqlite::Result<Held> {
     Ok(Held { workspace: row.get(0)?, lease: Lease { run: row.get(1)?, fence: row.get(2)? } })

@@ -27,7 +27,7 @@ mod runs;
 mod search;
 mod tables;
 mod tool_servers;
-mod turn;
+mod turns;
 mod usage;
 mod workspaces;
 mod writer;

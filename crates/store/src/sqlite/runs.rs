@@ -173,3 +173,27 @@ fn request_cancel(db: &Connection, scope: &Scope, run: Uuid, now: Timestamp) -> 
     };
     by_id(db, scope.workspace, run)
 }
+
+/// Marks the runs of a conversation, or of the whole workspace, for their end, as a delete does: queued ones at once.
+pub(super) fn cancel_all(
+    db: &Connection,
+    scope: &Scope,
+    conversation: Option<Uuid>,
+    now: Timestamp,
+) -> Result<()> {
+    let (running, queued, whose) = match conversation {
+        Some(_) => ("INDEXED BY idx_runs_one_running", "INDEXED BY idx_runs_queue", "conversation_id = ?2"),
+        None => ("", "", "?2 IS NULL"),
+    };
+    let text = format!(
+        "UPDATE runs {running} SET cancel_requested = 1 WHERE workspace_id = ?1 AND {whose} AND status = 'running'"
+    );
+    db.execute(&text, params![scope.workspace, conversation])?;
+    let text = format!(
+        "UPDATE runs {queued} SET status = 'cancelled', ended_at = ?3, queue_position = NULL, \
+         error_code = 'cancelled', error_message = 'the conversation was deleted' \
+         WHERE workspace_id = ?1 AND {whose} AND status = 'queued'"
+    );
+    db.execute(&text, params![scope.workspace, conversation, now.as_millisecond()])?;
+    Ok(())
+}

@@ -11,7 +11,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use uuid::Uuid;
 
 use super::writer::Durability;
-use super::{SqliteStore, audit, pages, tables, turn};
+use super::{SqliteStore, audit, pages, runs, tables};
 use crate::error::{Result, StoreError};
 use crate::store::workspaces::Workspaces;
 
@@ -168,7 +168,7 @@ fn remove(db: &Connection, scope: &Scope, cascade: bool, now: Timestamp) -> Resu
     tables::remove_all(db, workspace.id)?;
     db.execute("DELETE FROM api_keys WHERE workspace_id = ?1", [workspace.id])?;
     db.execute("DELETE FROM members WHERE workspace_id = ?1", [workspace.id])?;
-    turn::cancel_all(db, scope, None, now)?;
+    runs::cancel_all(db, scope, None, now)?;
     db.execute("UPDATE workspaces SET deleted_at = ?2 WHERE id = ?1", params![workspace.id, at])?;
     let detail = if cascade { "cascade" } else { "" };
     audit::note(db, scope, now, Action::WorkspaceRemove, &workspace.id.to_string(), detail)
