@@ -1,14 +1,62 @@
 //! Agents, and the workspace's own choice of a model.
 
+use async_trait::async_trait;
 use domain::agent::Agent;
 use domain::scope::Scope;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use super::transaction::{Database, Query, Settings, Transaction, inside};
-use super::workspaces;
+use super::transaction::{Query, Settings, Transaction, inside, transaction};
+use super::{PostgresStore, workspaces};
 use crate::error::{Result, StoreError};
+use crate::store::agents::Agents;
 use crate::turns::{parse_json, to_json};
+
+#[async_trait]
+impl Agents for PostgresStore {
+    async fn put_agent(&self, scope: &Scope, agent: &Agent) -> Result<()> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| put(tx, scope, agent))
+    }
+
+    async fn list_agents(&self, scope: &Scope, after: Option<Uuid>, limit: usize) -> Result<Vec<Agent>> {
+        let text = format!(
+            "SELECT {COLUMNS} FROM agents WHERE {} AND id > $2 ORDER BY id LIMIT $3",
+            inside(self.database.dialect, "workspace_id")
+        );
+        let (after, limit) = (after.unwrap_or(Uuid::nil()), limit as i64);
+        let query = Query { text: &text, params: vec![&scope.workspace, &after, &limit] };
+        let [rows] = self.database.read(&Settings::of(scope), [query]).await?;
+        rows.iter().map(read).collect()
+    }
+
+    async fn find_agent(&self, scope: &Scope, id: Uuid) -> Result<Option<Agent>> {
+        let text = format!(
+            "SELECT {COLUMNS} FROM agents WHERE {} AND id = $2",
+            inside(self.database.dialect, "workspace_id")
+        );
+        let query = Query { text: &text, params: vec![&scope.workspace, &id] };
+        let [rows] = self.database.read(&Settings::of(scope), [query]).await?;
+        rows.first().map(read).transpose()
+    }
+
+    async fn remove_agent(&self, scope: &Scope, id: Uuid) -> Result<()> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| remove(tx, scope, id))
+    }
+
+    async fn get_workspace_model(&self, scope: &Scope) -> Result<Option<String>> {
+        let text = format!(
+            "SELECT model FROM workspaces WHERE {} AND deleted_at IS NULL",
+            inside(self.database.dialect, "id")
+        );
+        let query = Query { text: &text, params: vec![&scope.workspace] };
+        let [rows] = self.database.read(&Settings::of(scope), [query]).await?;
+        Ok(rows.first().ok_or(StoreError::NotFound)?.try_get(0)?)
+    }
+
+    async fn set_workspace_model(&self, scope: &Scope, model: Option<&str>) -> Result<()> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| set_model(tx, scope, model))
+    }
+}
 
 const COLUMNS: &str = "id, name, settings, created_at, updated_at";
 
@@ -22,7 +70,7 @@ fn read(row: &Row) -> Result<Agent> {
     })
 }
 
-pub(super) async fn put(tx: &Transaction, scope: &Scope, agent: &Agent) -> Result<()> {
+async fn put(tx: &Transaction, scope: &Scope, agent: &Agent) -> Result<()> {
     workspaces::get(tx, scope, "FOR NO KEY UPDATE").await?;
     let settings = to_json(&agent.settings)?;
     tx.execute(
@@ -35,45 +83,13 @@ pub(super) async fn put(tx: &Transaction, scope: &Scope, agent: &Agent) -> Resul
     Ok(())
 }
 
-pub(super) async fn list(
-    db: &Database,
-    scope: &Scope,
-    after: Option<Uuid>,
-    limit: usize,
-) -> Result<Vec<Agent>> {
-    let text = format!(
-        "SELECT {COLUMNS} FROM agents WHERE {} AND id > $2 ORDER BY id LIMIT $3",
-        inside(db.dialect, "workspace_id")
-    );
-    let (after, limit) = (after.unwrap_or(Uuid::nil()), limit as i64);
-    let query = Query { text: &text, params: vec![&scope.workspace, &after, &limit] };
-    let [rows] = db.read(&Settings::of(scope), [query]).await?;
-    rows.iter().map(read).collect()
-}
-
-pub(super) async fn find(db: &Database, scope: &Scope, id: Uuid) -> Result<Option<Agent>> {
-    let text =
-        format!("SELECT {COLUMNS} FROM agents WHERE {} AND id = $2", inside(db.dialect, "workspace_id"));
-    let query = Query { text: &text, params: vec![&scope.workspace, &id] };
-    let [rows] = db.read(&Settings::of(scope), [query]).await?;
-    rows.first().map(read).transpose()
-}
-
-pub(super) async fn remove(tx: &Transaction, scope: &Scope, id: Uuid) -> Result<()> {
+async fn remove(tx: &Transaction, scope: &Scope, id: Uuid) -> Result<()> {
     let text = format!("DELETE FROM agents WHERE {} AND id = $2", tx.inside("workspace_id"));
     let removed = tx.execute(&text, &[&scope.workspace, &id]).await?;
     if removed == 0 { Err(StoreError::NotFound) } else { Ok(()) }
 }
 
-pub(super) async fn model(db: &Database, scope: &Scope) -> Result<Option<String>> {
-    let text =
-        format!("SELECT model FROM workspaces WHERE {} AND deleted_at IS NULL", inside(db.dialect, "id"));
-    let query = Query { text: &text, params: vec![&scope.workspace] };
-    let [rows] = db.read(&Settings::of(scope), [query]).await?;
-    Ok(rows.first().ok_or(StoreError::NotFound)?.try_get(0)?)
-}
-
-pub(super) async fn set_model(tx: &Transaction, scope: &Scope, model: Option<&str>) -> Result<()> {
+async fn set_model(tx: &Transaction, scope: &Scope, model: Option<&str>) -> Result<()> {
     let text = format!("UPDATE workspaces SET model = $2 WHERE {} AND deleted_at IS NULL", tx.inside("id"));
     let set = tx.execute(&text, &[&scope.workspace, &model]).await?;
     if set == 0 { Err(StoreError::NotFound) } else { Ok(()) }

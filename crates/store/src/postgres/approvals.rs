@@ -1,16 +1,46 @@
 //! Calls that wait for a person.
 
+use async_trait::async_trait;
 use domain::approval::{Approval, Decision};
 use domain::run::RunStatus;
 use domain::scope::Scope;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use super::transaction::{Database, Query, Settings, Transaction, inside};
-use super::{conversations, runs};
+use super::transaction::{Query, Settings, Transaction, inside, transaction};
+use super::{PostgresStore, conversations, runs};
 use crate::error::{Result, StoreError};
-use crate::store::{APPROVAL_DECIDED, RUN_ENDED};
+use crate::store::approvals::{APPROVAL_DECIDED, Approvals, RUN_ENDED};
 use crate::turns::{Held, parse_json, to_json};
+
+#[async_trait]
+impl Approvals for PostgresStore {
+    async fn add_approvals(&self, held: &Held, approvals: &[Approval]) -> Result<()> {
+        let settings = Settings::workspace(held.workspace).seeing_all();
+        transaction!(self.database, begin_write, settings, |tx| add(tx, held, approvals))
+    }
+
+    async fn list_approvals(&self, workspace: Uuid, run: Uuid) -> Result<Vec<Approval>> {
+        let text = format!(
+            "SELECT {COLUMNS} FROM approvals a WHERE {} AND run_id = $2 ORDER BY id",
+            inside(self.database.dialect, "workspace_id")
+        );
+        let query = Query { text: &text, params: vec![&workspace, &run] };
+        let [rows] = self.database.read(&Settings::workspace(workspace).seeing_all(), [query]).await?;
+        rows.iter().map(read).collect()
+    }
+
+    async fn decide_approval(&self, scope: &Scope, run: Uuid, id: Uuid, decision: &Decision) -> Result<()> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| decide(
+            tx, scope, run, id, decision
+        ))
+    }
+
+    async fn start_approved(&self, held: &Held, id: Uuid) -> Result<bool> {
+        let settings = Settings::workspace(held.workspace).seeing_all();
+        transaction!(self.database, begin_write, settings, |tx| start(tx, held, id))
+    }
+}
 
 pub(super) const COLUMNS: &str =
     "a.id, a.round, a.call, a.approve, a.reason, a.decided_by, a.decided_at, a.started";
@@ -27,7 +57,7 @@ async fn guard(tx: &Transaction, held: &Held) -> Result<()> {
     row.map(|_| ()).ok_or(StoreError::Lost)
 }
 
-pub(super) async fn add(tx: &Transaction, held: &Held, approvals: &[Approval]) -> Result<()> {
+async fn add(tx: &Transaction, held: &Held, approvals: &[Approval]) -> Result<()> {
     guard(tx, held).await?;
     for approval in approvals {
         let (round, call) = (i32::try_from(approval.round).unwrap_or(i32::MAX), to_json(&approval.call)?);
@@ -61,23 +91,7 @@ pub(super) fn read(row: &Row) -> Result<Approval> {
     })
 }
 
-pub(super) async fn list(db: &Database, workspace: Uuid, run: Uuid) -> Result<Vec<Approval>> {
-    let text = format!(
-        "SELECT {COLUMNS} FROM approvals a WHERE {} AND run_id = $2 ORDER BY id",
-        inside(db.dialect, "workspace_id")
-    );
-    let query = Query { text: &text, params: vec![&workspace, &run] };
-    let [rows] = db.read(&Settings::workspace(workspace).seeing_all(), [query]).await?;
-    rows.iter().map(read).collect()
-}
-
-pub(super) async fn decide(
-    tx: &Transaction,
-    scope: &Scope,
-    run: Uuid,
-    id: Uuid,
-    decision: &Decision,
-) -> Result<()> {
+async fn decide(tx: &Transaction, scope: &Scope, run: Uuid, id: Uuid, decision: &Decision) -> Result<()> {
     let found = runs::by_id(tx, scope.workspace, run).await?;
     if let Some(conversation) = found.conversation {
         conversations::get(tx, scope, conversation).await?;
@@ -103,7 +117,7 @@ pub(super) async fn decide(
     Ok(())
 }
 
-pub(super) async fn start(tx: &Transaction, held: &Held, id: Uuid) -> Result<bool> {
+async fn start(tx: &Transaction, held: &Held, id: Uuid) -> Result<bool> {
     guard(tx, held).await?;
     let text = format!(
         "UPDATE approvals SET started = true WHERE {} AND run_id = $2 AND id = $3 AND approve AND NOT started",

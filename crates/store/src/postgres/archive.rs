@@ -1,5 +1,8 @@
 //! Whole conversations, out and in.
 
+use std::sync::Arc;
+
+use async_trait::async_trait;
 use domain::file::{Bag, name_key};
 use domain::message::Message;
 use domain::scope::Scope;
@@ -8,108 +11,145 @@ use domain::transfer::{Archive, ArchivedBranch, ArchivedFile, ArchivedRun, Trace
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use super::transaction::{Database, Query, Settings, Transaction, inside};
-use super::{archive_runs, conversations, files, messages, search, workspaces};
+use super::transaction::{Query, Settings, Transaction, inside, transaction};
+use super::{PostgresStore, archive_runs, conversations, files, messages, search, workspaces};
 use crate::error::{Result, StoreError};
 use crate::files::Stored;
 use crate::list::{Sql, Value};
-use crate::store::TURN_UNDER_WAY;
+use crate::store::archive::{Archives, TURN_UNDER_WAY};
 use crate::transfer::Pieces;
+
+#[async_trait]
+impl Archives for PostgresStore {
+    async fn list_archivable(&self, scope: &Scope, after: Option<Uuid>, limit: usize) -> Result<Vec<Uuid>> {
+        let mut sql = Sql::new(self.database.dialect);
+        let own = sql.inside(scope, "c.workspace_id");
+        let visible = sql.visible(scope, false);
+        let after = sql.bind(Value::Uuid(after.unwrap_or_default()));
+        sql.text = format!(
+            "SELECT c.id FROM chat_conversations c \
+             WHERE {own} AND c.deleted_at IS NULL AND {visible} AND c.id > {after} ORDER BY c.id LIMIT {limit}"
+        );
+        let [rows] = self.database.read(&Settings::of(scope), [(&sql).into()]).await?;
+        rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
+    }
+
+    async fn get_archive(&self, scope: &Scope, id: Uuid) -> Result<Archive> {
+        let conversation = conversations::by_id(self.database.dialect, scope, id, false);
+        let own = |column: &str| inside(self.database.dialect, column);
+        let branches = format!(
+            "SELECT 0, $2::uuid, 0, 0::bigint, c.created_at, c.current_branch, c.metadata FROM chat_conversations c \
+             WHERE {} AND c.id = $2 UNION ALL \
+             SELECT b.branch, b.id, b.parent, b.fork_seq, b.created_at, 0, NULL FROM branches b \
+             WHERE {} AND b.conversation_id = $2 ORDER BY 1",
+            own("c.workspace_id"),
+            own("b.workspace_id")
+        );
+        let messages = messages::all_query(self.database.dialect);
+        let runs = archive_runs::query(self.database.dialect, "conversation_id");
+        let approvals = archive_runs::approvals_query(self.database.dialect, "conversation_id");
+        let of_bag = files::archived_query(self.database.dialect, Bag::Conversation(id));
+        let query = |text| Query { text, params: vec![&scope.workspace, &id] };
+        let owner = Some(id);
+        let of_bag = Query { text: &of_bag, params: vec![&scope.workspace, &owner] };
+        let queries = [
+            (&conversation).into(),
+            query(&branches),
+            query(&messages),
+            query(&runs),
+            query(&approvals),
+            of_bag,
+        ];
+        let [found, branches, messages, runs, approvals, of_bag] =
+            self.database.read(&Settings::of(scope), queries).await?;
+        let conversation = conversations::read(found.first().ok_or(StoreError::NotFound)?)?;
+
+        let numbers = branches.iter().map(|row| Ok(row.try_get(0)?)).collect::<Result<Vec<i32>>>()?;
+        let place = |branch: i32| numbers.binary_search(&branch).unwrap_or(0);
+        let first = branches.first().ok_or(StoreError::NotFound)?;
+        let (current, metadata): (i32, Option<String>) = (first.try_get(5)?, first.try_get(6)?);
+        let read_branch = |row: &tokio_postgres::Row| {
+            Ok(ArchivedBranch {
+                id: row.try_get(1)?,
+                parent: place(row.try_get(2)?),
+                fork_seq: row.try_get(3)?,
+                created_at: row.try_get(4)?,
+                messages: Vec::new(),
+            })
+        };
+        let mut branches = branches.iter().map(read_branch).collect::<Result<Vec<_>>>()?;
+        for row in &messages {
+            let (branch, message) = messages::read_placed(row)?;
+            if let Some(branch) = branches.get_mut(place(branch)) {
+                branch.messages.push(message);
+            }
+        }
+        let runs = archive_runs::read(&runs, &approvals)?.into_iter();
+        Ok(Archive {
+            conversation,
+            metadata,
+            branches,
+            current: place(current),
+            runs: runs.map(|(branch, run)| ArchivedRun { branch: place(branch), ..run }).collect(),
+            files: of_bag.iter().map(files::read_archived).collect::<Result<_>>()?,
+        })
+    }
+
+    async fn list_archived_files(&self, scope: &Scope) -> Result<Vec<ArchivedFile>> {
+        let (text, none) = (files::archived_query(self.database.dialect, Bag::Workspace), None::<Uuid>);
+        let query = Query { text: &text, params: vec![&scope.workspace, &none] };
+        let [rows] = self.database.read(&Settings::of(scope), [query]).await?;
+        rows.iter().map(files::read_archived).collect()
+    }
+
+    async fn known_conversations(&self, scope: &Scope, ids: &[Uuid]) -> Result<Vec<bool>> {
+        let text = format!(
+            "SELECT id FROM chat_conversations WHERE {} AND id = ANY($2)",
+            inside(self.database.dialect, "workspace_id")
+        );
+        let query = Query { text: &text, params: vec![&scope.workspace, &ids] };
+        let [rows] = self.database.read(&Settings::of(scope).seeing_all(), [query]).await?;
+        let found = rows.iter().map(|row| Ok(row.try_get(0)?)).collect::<Result<Vec<Uuid>>>()?;
+        Ok(ids.iter().map(|id| found.contains(id)).collect())
+    }
+
+    async fn import_archive(
+        &self,
+        scope: &Scope,
+        archive: Arc<Archive>,
+        traces: Arc<dyn Pieces<Trace>>,
+    ) -> Result<bool> {
+        let imported = transaction!(self.database, begin_write, Settings::of(scope), |tx| import(
+            tx, scope, &archive, &*traces
+        ));
+        match imported {
+            // Another import was faster.
+            Err(StoreError::Taken("id")) => Ok(false),
+            done => done,
+        }
+    }
+
+    async fn list_message_ids(&self, scope: &Scope, conversation: Uuid) -> Result<Vec<Uuid>> {
+        let found = conversations::by_id(self.database.dialect, scope, conversation, false);
+        let text = format!(
+            "SELECT id FROM messages WHERE {} AND conversation_id = $2",
+            inside(self.database.dialect, "workspace_id")
+        );
+        let query = Query { text: &text, params: vec![&scope.workspace, &conversation] };
+        let [found, rows] = self.database.read(&Settings::of(scope), [(&found).into(), query]).await?;
+        found.first().ok_or(StoreError::NotFound)?;
+        rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
+    }
+
+    async fn extend_archive(&self, scope: &Scope, growth: Arc<Growth>, stored: &[Stored]) -> Result<bool> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| extend(tx, scope, &growth, stored))
+    }
+}
 
 /// Messages that go in with one statement.
 const CHUNK: usize = 500;
 
-pub(super) async fn list(
-    db: &Database,
-    scope: &Scope,
-    after: Option<Uuid>,
-    limit: usize,
-) -> Result<Vec<Uuid>> {
-    let mut sql = Sql::new(db.dialect);
-    let own = sql.inside(scope, "c.workspace_id");
-    let visible = sql.visible(scope, false);
-    let after = sql.bind(Value::Uuid(after.unwrap_or_default()));
-    sql.text = format!(
-        "SELECT c.id FROM chat_conversations c \
-         WHERE {own} AND c.deleted_at IS NULL AND {visible} AND c.id > {after} ORDER BY c.id LIMIT {limit}"
-    );
-    let [rows] = db.read(&Settings::of(scope), [(&sql).into()]).await?;
-    rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
-}
-
-pub(super) async fn known(db: &Database, scope: &Scope, ids: &[Uuid]) -> Result<Vec<bool>> {
-    let text = format!(
-        "SELECT id FROM chat_conversations WHERE {} AND id = ANY($2)",
-        inside(db.dialect, "workspace_id")
-    );
-    let query = Query { text: &text, params: vec![&scope.workspace, &ids] };
-    let [rows] = db.read(&Settings::of(scope).seeing_all(), [query]).await?;
-    let found = rows.iter().map(|row| Ok(row.try_get(0)?)).collect::<Result<Vec<Uuid>>>()?;
-    Ok(ids.iter().map(|id| found.contains(id)).collect())
-}
-
-pub(super) async fn get(db: &Database, scope: &Scope, id: Uuid) -> Result<Archive> {
-    let conversation = conversations::by_id(db.dialect, scope, id, false);
-    let own = |column: &str| inside(db.dialect, column);
-    let branches = format!(
-        "SELECT 0, $2::uuid, 0, 0::bigint, c.created_at, c.current_branch, c.metadata FROM chat_conversations c \
-         WHERE {} AND c.id = $2 UNION ALL \
-         SELECT b.branch, b.id, b.parent, b.fork_seq, b.created_at, 0, NULL FROM branches b \
-         WHERE {} AND b.conversation_id = $2 ORDER BY 1",
-        own("c.workspace_id"),
-        own("b.workspace_id")
-    );
-    let messages = messages::all_query(db.dialect);
-    let runs = archive_runs::query(db.dialect, "conversation_id");
-    let approvals = archive_runs::approvals_query(db.dialect, "conversation_id");
-    let of_bag = files::archived_query(db.dialect, Bag::Conversation(id));
-    let query = |text| Query { text, params: vec![&scope.workspace, &id] };
-    let owner = Some(id);
-    let of_bag = Query { text: &of_bag, params: vec![&scope.workspace, &owner] };
-    let queries =
-        [(&conversation).into(), query(&branches), query(&messages), query(&runs), query(&approvals), of_bag];
-    let [found, branches, messages, runs, approvals, of_bag] = db.read(&Settings::of(scope), queries).await?;
-    let conversation = conversations::read(found.first().ok_or(StoreError::NotFound)?)?;
-
-    let numbers = branches.iter().map(|row| Ok(row.try_get(0)?)).collect::<Result<Vec<i32>>>()?;
-    let place = |branch: i32| numbers.binary_search(&branch).unwrap_or(0);
-    let first = branches.first().ok_or(StoreError::NotFound)?;
-    let (current, metadata): (i32, Option<String>) = (first.try_get(5)?, first.try_get(6)?);
-    let read_branch = |row: &tokio_postgres::Row| {
-        Ok(ArchivedBranch {
-            id: row.try_get(1)?,
-            parent: place(row.try_get(2)?),
-            fork_seq: row.try_get(3)?,
-            created_at: row.try_get(4)?,
-            messages: Vec::new(),
-        })
-    };
-    let mut branches = branches.iter().map(read_branch).collect::<Result<Vec<_>>>()?;
-    for row in &messages {
-        let (branch, message) = messages::read_placed(row)?;
-        if let Some(branch) = branches.get_mut(place(branch)) {
-            branch.messages.push(message);
-        }
-    }
-    let runs = archive_runs::read(&runs, &approvals)?.into_iter();
-    Ok(Archive {
-        conversation,
-        metadata,
-        branches,
-        current: place(current),
-        runs: runs.map(|(branch, run)| ArchivedRun { branch: place(branch), ..run }).collect(),
-        files: of_bag.iter().map(files::read_archived).collect::<Result<_>>()?,
-    })
-}
-
-pub(super) async fn list_files(db: &Database, scope: &Scope) -> Result<Vec<ArchivedFile>> {
-    let (text, none) = (files::archived_query(db.dialect, Bag::Workspace), None::<Uuid>);
-    let query = Query { text: &text, params: vec![&scope.workspace, &none] };
-    let [rows] = db.read(&Settings::of(scope), [query]).await?;
-    rows.iter().map(files::read_archived).collect()
-}
-
-pub(super) async fn import(
+async fn import(
     tx: &Transaction,
     scope: &Scope,
     archive: &Archive,
@@ -172,19 +212,7 @@ async fn insert_branches(
     .await
 }
 
-pub(super) async fn message_ids(db: &Database, scope: &Scope, conversation: Uuid) -> Result<Vec<Uuid>> {
-    let found = conversations::by_id(db.dialect, scope, conversation, false);
-    let text = format!(
-        "SELECT id FROM messages WHERE {} AND conversation_id = $2",
-        inside(db.dialect, "workspace_id")
-    );
-    let query = Query { text: &text, params: vec![&scope.workspace, &conversation] };
-    let [found, rows] = db.read(&Settings::of(scope), [(&found).into(), query]).await?;
-    found.first().ok_or(StoreError::NotFound)?;
-    rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
-}
-
-pub(super) async fn extend(tx: &Transaction, scope: &Scope, of: &Growth, stored: &[Stored]) -> Result<bool> {
+async fn extend(tx: &Transaction, scope: &Scope, of: &Growth, stored: &[Stored]) -> Result<bool> {
     let (id, own) = (of.conversation.id, tx.inside("workspace_id"));
     if conversations::get_locked(tx, scope, id).await?.version != of.version {
         return Ok(false);

@@ -1,7 +1,9 @@
 //! Settled runs with their logs, out and in: those of a conversation, and executions.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
+use async_trait::async_trait;
 use domain::approval::Approval;
 use domain::file::Bag;
 use domain::scope::Scope;
@@ -10,12 +12,74 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::archive::insert_files;
-use super::transaction::{Database, Query, Settings, Transaction, inside};
-use super::{approvals, files, runs, workspaces};
+use super::transaction::{Query, Settings, Transaction, inside, transaction};
+use super::{PostgresStore, approvals, files, runs, workspaces};
 use crate::error::{Result, StoreError};
 use crate::list::{Dialect, Sql, Value};
+use crate::store::archive_runs::ArchivedRuns;
 use crate::transfer::{Pieces, read_piece};
 use crate::turns::{parse_json, to_json};
+
+#[async_trait]
+impl ArchivedRuns for PostgresStore {
+    async fn list_executions(&self, scope: &Scope, after: Option<Uuid>, limit: usize) -> Result<Vec<Uuid>> {
+        let mut sql = Sql::new(self.database.dialect);
+        let inside_workspace = sql.inside(scope, "r.workspace_id");
+        let own = files::own_execution(&mut sql, self.database.dialect, scope, "r.user_id");
+        let after = sql.bind(Value::Uuid(after.unwrap_or_default()));
+        sql.text = format!(
+            "SELECT r.execution_id FROM runs r WHERE {inside_workspace} AND r.execution_id > {after} AND {own} \
+             AND r.status NOT IN ('queued', 'running') ORDER BY r.execution_id LIMIT {limit}"
+        );
+        let [rows] = self.database.read(&Settings::of(scope), [(&sql).into()]).await?;
+        rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
+    }
+
+    async fn get_archived_execution(&self, scope: &Scope, id: Uuid) -> Result<ArchivedExecution> {
+        let (found, asked) = (
+            query(self.database.dialect, "execution_id"),
+            approvals_query(self.database.dialect, "execution_id"),
+        );
+        let of_bag = files::archived_query(self.database.dialect, Bag::Execution(id));
+        let owner = Some(id);
+        let queries = [
+            Query { text: &found, params: vec![&scope.workspace, &id] },
+            Query { text: &asked, params: vec![&scope.workspace, &id] },
+            Query { text: &of_bag, params: vec![&scope.workspace, &owner] },
+        ];
+        let [found, asked, of_bag] = self.database.read(&Settings::of(scope), queries).await?;
+        let (_, run) = read(&found, &asked)?
+            .pop()
+            .filter(|(_, run)| scope.owns(&run.user))
+            .ok_or(StoreError::NotFound)?;
+        let response = found.first().ok_or(StoreError::NotFound)?.try_get(runs::MORE + 6)?;
+        let files = of_bag.iter().map(files::read_archived).collect::<Result<_>>()?;
+        Ok(ArchivedExecution { id, run, response, files })
+    }
+
+    async fn import_execution(
+        &self,
+        scope: &Scope,
+        execution: Arc<ArchivedExecution>,
+        traces: Arc<dyn Pieces<Trace>>,
+    ) -> Result<bool> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| import_execution(
+            tx, scope, &execution, &*traces
+        ))
+    }
+
+    /// Whether nothing is there that an import could bring.
+    async fn is_empty(&self, scope: &Scope) -> Result<bool> {
+        let own = inside(self.database.dialect, "workspace_id");
+        let text = ["chat_conversations", "runs", "files", "agents", "pages", "user_tables"]
+            .map(|table| format!("EXISTS (SELECT 1 FROM {table} WHERE {own})"))
+            .join(" OR ");
+        let text = format!("SELECT {text}");
+        let query = Query { text: &text, params: vec![&scope.workspace] };
+        let [rows] = self.database.read(&Settings::of(scope).seeing_all(), [query]).await?;
+        Ok(!rows.first().ok_or(StoreError::NotFound)?.try_get::<_, bool>(0)?)
+    }
+}
 
 /// After the columns of a run `r`.
 const COLUMNS: &str = "r.branch, r.user_id, r.request, r.assets, r.forgotten, r.last_entry";
@@ -155,42 +219,7 @@ pub(super) async fn insert_traces(
     Ok(())
 }
 
-pub(super) async fn list_executions(
-    db: &Database,
-    scope: &Scope,
-    after: Option<Uuid>,
-    limit: usize,
-) -> Result<Vec<Uuid>> {
-    let mut sql = Sql::new(db.dialect);
-    let inside_workspace = sql.inside(scope, "r.workspace_id");
-    let own = files::own_execution(&mut sql, db.dialect, scope, "r.user_id");
-    let after = sql.bind(Value::Uuid(after.unwrap_or_default()));
-    sql.text = format!(
-        "SELECT r.execution_id FROM runs r WHERE {inside_workspace} AND r.execution_id > {after} AND {own} \
-         AND r.status NOT IN ('queued', 'running') ORDER BY r.execution_id LIMIT {limit}"
-    );
-    let [rows] = db.read(&Settings::of(scope), [(&sql).into()]).await?;
-    rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
-}
-
-pub(super) async fn get_execution(db: &Database, scope: &Scope, id: Uuid) -> Result<ArchivedExecution> {
-    let (found, asked) = (query(db.dialect, "execution_id"), approvals_query(db.dialect, "execution_id"));
-    let of_bag = files::archived_query(db.dialect, Bag::Execution(id));
-    let owner = Some(id);
-    let queries = [
-        Query { text: &found, params: vec![&scope.workspace, &id] },
-        Query { text: &asked, params: vec![&scope.workspace, &id] },
-        Query { text: &of_bag, params: vec![&scope.workspace, &owner] },
-    ];
-    let [found, asked, of_bag] = db.read(&Settings::of(scope), queries).await?;
-    let (_, run) =
-        read(&found, &asked)?.pop().filter(|(_, run)| scope.owns(&run.user)).ok_or(StoreError::NotFound)?;
-    let response = found.first().ok_or(StoreError::NotFound)?.try_get(runs::MORE + 6)?;
-    let files = of_bag.iter().map(files::read_archived).collect::<Result<_>>()?;
-    Ok(ArchivedExecution { id, run, response, files })
-}
-
-pub(super) async fn import_execution(
+async fn import_execution(
     tx: &Transaction,
     scope: &Scope,
     of: &ArchivedExecution,
@@ -205,16 +234,4 @@ pub(super) async fn import_execution(
     insert_traces(tx, scope, HashSet::from([of.run.run.id]), traces).await?;
     insert_files(tx, scope, &of.files).await?;
     Ok(true)
-}
-
-/// Whether nothing is there that an import could bring.
-pub(super) async fn is_empty(db: &Database, scope: &Scope) -> Result<bool> {
-    let own = inside(db.dialect, "workspace_id");
-    let text = ["chat_conversations", "runs", "files", "agents", "pages", "user_tables"]
-        .map(|table| format!("EXISTS (SELECT 1 FROM {table} WHERE {own})"))
-        .join(" OR ");
-    let text = format!("SELECT {text}");
-    let query = Query { text: &text, params: vec![&scope.workspace] };
-    let [rows] = db.read(&Settings::of(scope).seeing_all(), [query]).await?;
-    Ok(!rows.first().ok_or(StoreError::NotFound)?.try_get::<_, bool>(0)?)
 }

@@ -1,16 +1,104 @@
 //! Branches: a thread is its branch's own messages after those it shares with its parents.
 
+use async_trait::async_trait;
 use domain::conversation::{Conversation, Visibility};
+use domain::file::File;
 use domain::scope::Scope;
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use super::transaction::{Database, Query, Settings, Transaction, inside};
-use super::{conversations, fork_files, messages, search};
+use super::transaction::{Query, Settings, Transaction, inside, transaction};
+use super::{PostgresStore, conversations, fork_files, messages, search};
 use crate::error::{Result, StoreError};
 use crate::files::Fork;
 use crate::list::Dialect;
+use crate::store::branches::Branches;
 use crate::turns::Branch;
+
+#[async_trait]
+impl Branches for PostgresStore {
+    async fn list_fork_files(&self, scope: &Scope, conversation: Uuid, through: Uuid) -> Result<Vec<File>> {
+        transaction!(self.database, begin_read, Settings::of(scope), |tx| fork_files::list(
+            tx,
+            scope,
+            conversation,
+            through
+        ))
+    }
+
+    async fn fork_conversation(
+        &self,
+        scope: &Scope,
+        conversation: Uuid,
+        through: Uuid,
+        fork: &Fork,
+    ) -> Result<Conversation> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| fork_through(
+            tx,
+            scope,
+            conversation,
+            through,
+            fork
+        ))
+    }
+
+    async fn list_branches(&self, scope: &Scope, conversation: Uuid) -> Result<Vec<Branch>> {
+        let sql = conversations::by_id(self.database.dialect, scope, conversation, false);
+        let (own, segment) =
+            (inside(self.database.dialect, "b.workspace_id"), in_segment(self.database.dialect));
+        let text = format!(
+            "WITH RECURSIVE all_branches AS ( \
+                 SELECT 0 AS branch, c.id, 0::bigint AS fork_seq, c.created_at, c.current_branch \
+                 FROM chat_conversations c WHERE {thread} AND c.id = $2 \
+                 UNION ALL SELECT b.branch, b.id, b.fork_seq, b.created_at, c.current_branch FROM branches b \
+                 JOIN chat_conversations c ON c.workspace_id = b.workspace_id AND c.id = b.conversation_id \
+                 WHERE {own} AND b.conversation_id = $2), \
+             line(root, branch, through) AS (SELECT branch, branch, 9223372036854775807 FROM all_branches UNION ALL \
+                 SELECT l.root, b.parent, least(l.through, b.fork_seq) FROM line l JOIN branches b ON b.branch = l.branch \
+                 WHERE {own} AND b.conversation_id = $2) \
+             SELECT a.id, \
+                 (SELECT m.id FROM line l JOIN messages m ON {segment} WHERE l.root = a.branch AND m.seq = a.fork_seq), \
+                 (SELECT h.id FROM line l CROSS JOIN LATERAL ( \
+                     SELECT m.id, m.seq FROM messages m WHERE {segment} ORDER BY m.seq DESC LIMIT 1) h \
+                  WHERE l.root = a.branch ORDER BY h.seq DESC LIMIT 1), \
+                 a.branch = a.current_branch, a.created_at \
+             FROM all_branches a ORDER BY a.branch",
+            thread = inside(self.database.dialect, "c.workspace_id"),
+        );
+        let branches = Query { text: &text, params: vec![&scope.workspace, &conversation] };
+        let [found, rows] = self.database.read(&Settings::of(scope), [(&sql).into(), branches]).await?;
+        if found.is_empty() {
+            return Err(StoreError::NotFound);
+        }
+        rows.iter()
+            .map(|row| {
+                Ok(Branch {
+                    id: row.try_get(0)?,
+                    from_message: row.try_get(1)?,
+                    head: row.try_get(2)?,
+                    current: row.try_get(3)?,
+                    created_at: row.try_get(4)?,
+                })
+            })
+            .collect()
+    }
+
+    async fn select_branch(
+        &self,
+        scope: &Scope,
+        conversation: Uuid,
+        branch: Uuid,
+        now: Timestamp,
+    ) -> Result<Conversation> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| select(
+            tx,
+            scope,
+            conversation,
+            branch,
+            now
+        ))
+    }
+}
 
 /// Which branch a query is about, as SQL, where `$2` is the conversation and `$3` says which.
 #[derive(Debug, Clone, Copy)]
@@ -138,47 +226,7 @@ async fn set_current(tx: &Transaction, scope: &Scope, conversation: Uuid, branch
     tx.execute(&text, &[&scope.workspace, &conversation, &branch]).await.map(|_| ())
 }
 
-pub(super) async fn list(db: &Database, scope: &Scope, conversation: Uuid) -> Result<Vec<Branch>> {
-    let sql = conversations::by_id(db.dialect, scope, conversation, false);
-    let (own, segment) = (inside(db.dialect, "b.workspace_id"), in_segment(db.dialect));
-    let text = format!(
-        "WITH RECURSIVE all_branches AS ( \
-             SELECT 0 AS branch, c.id, 0::bigint AS fork_seq, c.created_at, c.current_branch \
-             FROM chat_conversations c WHERE {thread} AND c.id = $2 \
-             UNION ALL SELECT b.branch, b.id, b.fork_seq, b.created_at, c.current_branch FROM branches b \
-             JOIN chat_conversations c ON c.workspace_id = b.workspace_id AND c.id = b.conversation_id \
-             WHERE {own} AND b.conversation_id = $2), \
-         line(root, branch, through) AS (SELECT branch, branch, 9223372036854775807 FROM all_branches UNION ALL \
-             SELECT l.root, b.parent, least(l.through, b.fork_seq) FROM line l JOIN branches b ON b.branch = l.branch \
-             WHERE {own} AND b.conversation_id = $2) \
-         SELECT a.id, \
-             (SELECT m.id FROM line l JOIN messages m ON {segment} WHERE l.root = a.branch AND m.seq = a.fork_seq), \
-             (SELECT h.id FROM line l CROSS JOIN LATERAL ( \
-                 SELECT m.id, m.seq FROM messages m WHERE {segment} ORDER BY m.seq DESC LIMIT 1) h \
-              WHERE l.root = a.branch ORDER BY h.seq DESC LIMIT 1), \
-             a.branch = a.current_branch, a.created_at \
-         FROM all_branches a ORDER BY a.branch",
-        thread = inside(db.dialect, "c.workspace_id"),
-    );
-    let branches = Query { text: &text, params: vec![&scope.workspace, &conversation] };
-    let [found, rows] = db.read(&Settings::of(scope), [(&sql).into(), branches]).await?;
-    if found.is_empty() {
-        return Err(StoreError::NotFound);
-    }
-    rows.iter()
-        .map(|row| {
-            Ok(Branch {
-                id: row.try_get(0)?,
-                from_message: row.try_get(1)?,
-                head: row.try_get(2)?,
-                current: row.try_get(3)?,
-                created_at: row.try_get(4)?,
-            })
-        })
-        .collect()
-}
-
-pub(super) async fn select(
+async fn select(
     tx: &Transaction,
     scope: &Scope,
     conversation: Uuid,
@@ -202,7 +250,7 @@ pub(super) const NOT_THROUGH: StoreError =
     StoreError::Invalid { input: "/through", detail: "through is not a message of this conversation" };
 
 /// A new conversation of the caller's own with the thread through one message.
-pub(super) async fn fork(
+async fn fork_through(
     tx: &Transaction,
     scope: &Scope,
     conversation: Uuid,

@@ -1,27 +1,68 @@
 //! What the APIs of other people's clients keep beside a conversation and its runs.
 
+use async_trait::async_trait;
 use domain::message::Message;
 use domain::scope::Scope;
 use uuid::Uuid;
 
-use super::transaction::{Database, Query, Settings, Transaction, inside};
-use super::{conversations, messages, runs};
+use super::transaction::{Query, Settings, Transaction, inside, transaction};
+use super::{PostgresStore, conversations, messages, runs};
 use crate::error::{Result, StoreError};
+use crate::store::clients::Clients;
 use crate::turns::{Asking, parse_json};
 
-pub(super) async fn asking(db: &Database, scope: &Scope, run: Uuid) -> Result<Asking> {
-    let visible = runs::visible(db.dialect, scope, run);
-    let text = format!(
-        "SELECT request, forgotten FROM runs WHERE {} AND id = $2",
-        inside(db.dialect, "workspace_id")
-    );
-    let request = Query { text: &text, params: vec![&scope.workspace, &run] };
-    let [found, rows] = db.read(&Settings::of(scope), [(&visible).into(), request]).await?;
-    let (found, row) = found.first().zip(rows.first()).ok_or(StoreError::NotFound)?;
-    Ok(Asking { run: runs::read(found)?, turn: parse_json(row.try_get(0)?)?, forgotten: row.try_get(1)? })
+#[async_trait]
+impl Clients for PostgresStore {
+    async fn get_asking(&self, scope: &Scope, run: Uuid) -> Result<Asking> {
+        let visible = runs::visible(self.database.dialect, scope, run);
+        let text = format!(
+            "SELECT request, forgotten FROM runs WHERE {} AND id = $2",
+            inside(self.database.dialect, "workspace_id")
+        );
+        let request = Query { text: &text, params: vec![&scope.workspace, &run] };
+        let [found, rows] = self.database.read(&Settings::of(scope), [(&visible).into(), request]).await?;
+        let (found, row) = found.first().zip(rows.first()).ok_or(StoreError::NotFound)?;
+        Ok(Asking { run: runs::read(found)?, turn: parse_json(row.try_get(0)?)?, forgotten: row.try_get(1)? })
+    }
+
+    async fn forget_response(&self, scope: &Scope, run: Uuid) -> Result<()> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| forget(tx, scope, run))
+    }
+
+    async fn list_metadata(
+        &self,
+        scope: &Scope,
+        conversations: &[Uuid],
+    ) -> Result<Vec<(Uuid, Option<String>)>> {
+        let text = format!(
+            "SELECT id, metadata FROM chat_conversations WHERE {} AND id = ANY($2)",
+            inside(self.database.dialect, "workspace_id")
+        );
+        let query = Query { text: &text, params: vec![&scope.workspace, &conversations] };
+        let [rows] = self.database.read(&Settings::of(scope), [query]).await?;
+        rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+    }
+
+    async fn set_metadata(&self, scope: &Scope, conversation: Uuid, metadata: &str) -> Result<()> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| set_metadata(
+            tx,
+            scope,
+            conversation,
+            metadata
+        ))
+    }
+
+    async fn get_message(&self, scope: &Scope, conversation: Uuid, message: Uuid) -> Result<Message> {
+        transaction!(self.database, begin_read, Settings::of(scope), |tx| get_message(
+            tx,
+            scope,
+            conversation,
+            message
+        ))
+    }
 }
 
-pub(super) async fn forget(tx: &Transaction, scope: &Scope, run: Uuid) -> Result<()> {
+async fn forget(tx: &Transaction, scope: &Scope, run: Uuid) -> Result<()> {
     let visible = runs::visible(tx.dialect, scope, run);
     let found = tx.row(&visible.text, &super::transaction::params(&visible)).await?;
     found.ok_or(StoreError::NotFound)?;
@@ -30,21 +71,7 @@ pub(super) async fn forget(tx: &Transaction, scope: &Scope, run: Uuid) -> Result
     Ok(())
 }
 
-pub(super) async fn metadata(
-    db: &Database,
-    scope: &Scope,
-    conversations: &[Uuid],
-) -> Result<Vec<(Uuid, Option<String>)>> {
-    let text = format!(
-        "SELECT id, metadata FROM chat_conversations WHERE {} AND id = ANY($2)",
-        inside(db.dialect, "workspace_id")
-    );
-    let query = Query { text: &text, params: vec![&scope.workspace, &conversations] };
-    let [rows] = db.read(&Settings::of(scope), [query]).await?;
-    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
-}
-
-pub(super) async fn set_metadata(tx: &Transaction, scope: &Scope, id: Uuid, metadata: &str) -> Result<()> {
+async fn set_metadata(tx: &Transaction, scope: &Scope, id: Uuid, metadata: &str) -> Result<()> {
     conversations::lock(tx, scope, id).await?;
     let text = format!(
         "UPDATE chat_conversations SET metadata = $3 WHERE {} AND id = $2",
@@ -54,12 +81,7 @@ pub(super) async fn set_metadata(tx: &Transaction, scope: &Scope, id: Uuid, meta
     Ok(())
 }
 
-pub(super) async fn message(
-    tx: &Transaction,
-    scope: &Scope,
-    conversation: Uuid,
-    message: Uuid,
-) -> Result<Message> {
+async fn get_message(tx: &Transaction, scope: &Scope, conversation: Uuid, message: Uuid) -> Result<Message> {
     conversations::get(tx, scope, conversation).await?;
     messages::get(tx, scope, conversation, message).await
 }

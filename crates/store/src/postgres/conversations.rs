@@ -1,24 +1,81 @@
 //! Conversations: five operations and restore.
 
+use async_trait::async_trait;
 use bytes::BytesMut;
 use domain::audit::Action;
 use domain::conversation::{
-    Conversation, ConversationPatch, ConversationQuery, Kind, Mode, NewConversation, Page, PatchFault,
-    Source, Visibility, Write,
+    Conversation, ConversationPatch, ConversationQuery, ConversationSearch, Found, Kind, Mode,
+    NewConversation, Page, PatchFault, Source, Visibility, Write,
 };
-use domain::message::Window;
 use domain::scope::Scope;
 use jiff::Timestamp;
 use tokio_postgres::Row;
 use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 use uuid::Uuid;
 
-use super::branches::Start;
-use super::transaction::{Database, Settings, Transaction, params};
-use super::{audit, messages, search, turn, workspaces};
+use super::transaction::{Settings, Transaction, params, transaction};
+use super::{PostgresStore, audit, runs, search, workspaces};
 use crate::error::{Result, StoreError};
 use crate::list::{self, Dialect, Sql, Value};
-use crate::store::{Thread, ThreadRead};
+use crate::store::conversations::Conversations;
+
+#[async_trait]
+impl Conversations for PostgresStore {
+    async fn create_conversation(
+        &self,
+        scope: &Scope,
+        new: &NewConversation,
+        id: Uuid,
+        write: &Write,
+    ) -> Result<Conversation> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| create(tx, scope, new, id, write))
+    }
+
+    async fn list_conversations(
+        &self,
+        scope: &Scope,
+        query: &ConversationQuery,
+    ) -> Result<Page<Conversation>> {
+        let sql = list::list(self.database.dialect, scope, query);
+        let [rows] = self.database.read(&Settings::of(scope), [(&sql).into()]).await?;
+        let rows = rows.iter().map(read).collect::<Result<_>>()?;
+        Ok(list::page(rows, query))
+    }
+
+    async fn search_conversations(&self, scope: &Scope, search: &ConversationSearch) -> Result<Page<Found>> {
+        let settings = Settings::of(scope).matching(&search.query.tsquery());
+        transaction!(self.database, begin_read, settings, |tx| search::search(tx, scope, search))
+    }
+
+    async fn update_conversation(
+        &self,
+        scope: &Scope,
+        id: Uuid,
+        patch: &ConversationPatch,
+        if_version: Option<i64>,
+        write: &Write,
+    ) -> Result<Conversation> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| update(
+            tx, scope, id, patch, if_version, write
+        ))
+    }
+
+    async fn delete_conversation(
+        &self,
+        scope: &Scope,
+        id: Uuid,
+        if_version: Option<i64>,
+        now: Timestamp,
+    ) -> Result<()> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| delete(
+            tx, scope, id, if_version, now
+        ))
+    }
+
+    async fn restore_conversation(&self, scope: &Scope, id: Uuid, now: Timestamp) -> Result<Conversation> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| restore(tx, scope, id, now))
+    }
+}
 
 impl ToSql for Value {
     fn to_sql(
@@ -212,34 +269,6 @@ pub(super) async fn find_locked_any(
     tx.row(&text, &[&scope.workspace, &id]).await?.map(|row| read(&row)).transpose()
 }
 
-pub(super) async fn get_thread(db: &Database, scope: &Scope, id: Uuid, asked: ThreadRead) -> Result<Thread> {
-    let sql = by_id(db.dialect, scope, id, false);
-    let settings = Settings::of(scope);
-    if asked == ThreadRead::default() {
-        let [rows] = db.read(&settings, [(&sql).into()]).await?;
-        let conversation = read(rows.first().ok_or(StoreError::NotFound)?)?;
-        return Ok(Thread { conversation, messages: Vec::new(), has_before: false });
-    }
-    let window = asked.window.unwrap_or(Window::Newest { limit: 0 });
-    let (texts, limits) = messages::window_queries(db.dialect, Start::Id, window);
-    let [anchor, newest] = messages::queries(&texts, scope, &id, &asked.branch, &limits);
-    let [rows, anchor, newest] = db.read(&settings, [(&sql).into(), anchor, newest]).await?;
-    let conversation = read(rows.first().ok_or(StoreError::NotFound)?)?;
-    let (messages, has_before) = messages::read_window(window, &anchor, &newest)?;
-    Ok(Thread { conversation, messages, has_before: has_before && asked.window.is_some() })
-}
-
-pub(super) async fn list(
-    db: &Database,
-    scope: &Scope,
-    query: &ConversationQuery,
-) -> Result<Page<Conversation>> {
-    let sql = list::list(db.dialect, scope, query);
-    let [rows] = db.read(&Settings::of(scope), [(&sql).into()]).await?;
-    let rows = rows.iter().map(read).collect::<Result<_>>()?;
-    Ok(list::page(rows, query))
-}
-
 /// Writes every column that a write can change.
 pub(super) async fn save(tx: &Transaction, changed: &Conversation) -> Result<()> {
     let text = format!(
@@ -279,7 +308,7 @@ pub(super) async fn save(tx: &Transaction, changed: &Conversation) -> Result<()>
     Ok(())
 }
 
-pub(super) async fn update(
+async fn update(
     tx: &Transaction,
     scope: &Scope,
     id: Uuid,
@@ -301,7 +330,7 @@ pub(super) async fn update(
     Ok(changed)
 }
 
-pub(super) async fn delete(
+async fn delete(
     tx: &Transaction,
     scope: &Scope,
     id: Uuid,
@@ -327,15 +356,10 @@ pub(super) async fn delete(
         tx.inside("workspace_id")
     );
     tx.execute(&text, &[&scope.workspace, &id, &conversation.updated_at]).await?;
-    turn::cancel_all(tx, scope, Some(id), now).await
+    runs::cancel_all(tx, scope, Some(id), now).await
 }
 
-pub(super) async fn restore(
-    tx: &Transaction,
-    scope: &Scope,
-    id: Uuid,
-    now: Timestamp,
-) -> Result<Conversation> {
+async fn restore(tx: &Transaction, scope: &Scope, id: Uuid, now: Timestamp) -> Result<Conversation> {
     let Some(mut conversation) = find_locked(tx, scope, id, true).await? else {
         return get_locked(tx, scope, id).await;
     };

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::branches::{self, NOT_THROUGH, Start};
 use super::transaction::Transaction;
-use super::{conversations, files};
+use super::{conversations, files, run_files};
 use crate::error::Result;
 use crate::files::{Fork, named_files, rename_files};
 
@@ -57,7 +57,7 @@ pub(super) async fn list(
 /// Puts the copies into the fork's bag and their ids into its messages. What was deleted meanwhile is left out.
 pub(super) async fn copy(tx: &Transaction, scope: &Scope, from: Uuid, fork: &Fork) -> Result<()> {
     let ids: Vec<Uuid> = fork.files.iter().map(|(source, _)| *source).collect();
-    let found = files::pick(tx, scope, from, &ids).await?;
+    let found = run_files::pick(tx, scope, from, &ids).await?;
     let copied: Vec<(File, Uuid)> = found
         .into_iter()
         .zip(&fork.files)

@@ -1,14 +1,74 @@
 //! Leases: which node drives which run, by the database's own clock. A node is alive for as long as its lease.
 
+use async_trait::async_trait;
 use domain::run::Lease;
 use domain::scope::Scope;
+use futures_util::stream::BoxStream;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use super::conversations;
-use super::transaction::Transaction;
+use super::transaction::{Settings, Transaction, transaction};
+use super::{PostgresStore, conversations, news};
 use crate::error::Result;
-use crate::turns::{Heartbeat, Held, Lock, Waiting};
+use crate::store::leases::Leases;
+use crate::turns::{Heartbeat, Held, Lock, News, Waiting};
+
+#[async_trait]
+impl Leases for PostgresStore {
+    async fn system_heartbeat(&self, node: Uuid, lease_seconds: u64, renew: bool) -> Result<Heartbeat> {
+        transaction!(self.database, begin_system, Settings::nobody(), |tx| heartbeat(
+            tx,
+            node,
+            lease_seconds,
+            renew
+        ))
+    }
+
+    async fn system_take_expired(&self, node: Uuid, lease_seconds: u64, limit: usize) -> Result<Vec<Held>> {
+        transaction!(self.database, begin_system, Settings::nobody(), |tx| take_expired(
+            tx,
+            node,
+            lease_seconds,
+            limit
+        ))
+    }
+
+    async fn take_over(
+        &self,
+        scope: &Scope,
+        conversation: Uuid,
+        node: Uuid,
+        lease_seconds: u64,
+    ) -> Result<Option<Held>> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| take_over(
+            tx,
+            scope,
+            conversation,
+            node,
+            lease_seconds
+        ))
+    }
+
+    async fn system_list_locks(&self, after: Option<(Uuid, Uuid)>, limit: usize) -> Result<Vec<Lock>> {
+        transaction!(self.database, begin_system, Settings::nobody(), |tx| list_locks(tx, after, limit))
+    }
+
+    async fn system_list_waiting(&self, limit: usize) -> Result<Vec<Waiting>> {
+        transaction!(self.database, begin_system, Settings::nobody(), |tx| list_waiting(tx, limit))
+    }
+
+    async fn system_announce(&self, news: &[News]) -> Result<()> {
+        news::announce(&self.database, news).await
+    }
+
+    fn system_news(&self) -> Option<BoxStream<'static, News>> {
+        Some(news::listen(&self.config))
+    }
+
+    fn is_shared(&self) -> bool {
+        true
+    }
+}
 
 /// When a lease given now runs out, `$n` being its seconds.
 pub(super) fn until(seconds: &str) -> String {
@@ -19,12 +79,7 @@ fn read(row: &Row) -> Result<Held> {
     Ok(Held { workspace: row.try_get(0)?, lease: Lease { run: row.try_get(1)?, fence: row.try_get(2)? } })
 }
 
-pub(super) async fn heartbeat(
-    tx: &Transaction,
-    node: Uuid,
-    lease_seconds: u64,
-    renew: bool,
-) -> Result<Heartbeat> {
+async fn heartbeat(tx: &Transaction, node: Uuid, lease_seconds: u64, renew: bool) -> Result<Heartbeat> {
     let node = node.to_string();
     let rows = if renew {
         let text = format!(
@@ -49,12 +104,7 @@ pub(super) async fn heartbeat(
     Ok(found)
 }
 
-pub(super) async fn take_expired(
-    tx: &Transaction,
-    node: Uuid,
-    lease_seconds: u64,
-    limit: usize,
-) -> Result<Vec<Held>> {
+async fn take_expired(tx: &Transaction, node: Uuid, lease_seconds: u64, limit: usize) -> Result<Vec<Held>> {
     // One that is locked is being written to or taken over at this moment. Materialized, because a subquery may
     // be run again for each row it is joined to, and then finds others.
     let text = format!(
@@ -69,7 +119,7 @@ pub(super) async fn take_expired(
     rows.iter().map(read).collect()
 }
 
-pub(super) async fn take_over(
+async fn take_over(
     tx: &Transaction,
     scope: &Scope,
     conversation: Uuid,
@@ -88,7 +138,7 @@ pub(super) async fn take_over(
     row.as_ref().map(read).transpose()
 }
 
-pub(super) async fn list_waiting(tx: &Transaction, limit: usize) -> Result<Vec<Waiting>> {
+async fn list_waiting(tx: &Transaction, limit: usize) -> Result<Vec<Waiting>> {
     let rows = tx
         .rows(
             "SELECT DISTINCT q.workspace_id, q.conversation_id FROM runs q \
@@ -101,11 +151,7 @@ pub(super) async fn list_waiting(tx: &Transaction, limit: usize) -> Result<Vec<W
     rows.iter().map(|row| Ok(Waiting { workspace: row.try_get(0)?, conversation: row.try_get(1)? })).collect()
 }
 
-pub(super) async fn list_locks(
-    tx: &Transaction,
-    after: Option<(Uuid, Uuid)>,
-    limit: usize,
-) -> Result<Vec<Lock>> {
+async fn list_locks(tx: &Transaction, after: Option<(Uuid, Uuid)>, limit: usize) -> Result<Vec<Lock>> {
     let (workspace, run) = after.unwrap_or((Uuid::nil(), Uuid::nil()));
     let text = "SELECT workspace_id, conversation_id, id, node, \
                 (extract(epoch FROM lease_until - clock_timestamp()) * 1000)::bigint FROM runs \

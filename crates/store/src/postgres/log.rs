@@ -1,56 +1,65 @@
-//! The event log: batches of entries, appended under a fence, read by number, folded away when their time is over.
+//! The event log: batches of entries, read by number, folded away when their time is over. `turns/append.rs` writes
+//! them.
 
+use async_trait::async_trait;
 use domain::scope::Scope;
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use super::appends::Appends;
-use super::runs;
-use super::transaction::{Database, Params, Query, Settings, Transaction, inside};
+use super::transaction::{Database, Query, Settings, Transaction, inside, transaction};
+use super::{PostgresStore, runs};
 use crate::error::{Result, StoreError};
 use crate::list::Dialect;
-use crate::turns::{Batch, Held, KEY_LIFE, LogPage};
+use crate::store::log::Log;
+use crate::turns::{Held, KEY_LIFE, LogPage};
 
-pub(super) async fn append(db: &Database, appends: &Appends, held: &Held, batch: &Batch) -> Result<()> {
-    match appends.append(db, held, batch).await? {
-        true => Ok(()),
-        false => is_stored(db, held, batch).await?.then_some(()).ok_or(StoreError::Lost),
+#[async_trait]
+impl Log for PostgresStore {
+    async fn read_log(&self, scope: &Scope, run: Uuid, after: i64, max_bytes: usize) -> Result<LogPage> {
+        page(&self.database, scope, run, ("last_seq", after), max_bytes).await
     }
-}
 
-/// Writes what a log begins with, of a run that the same transaction has started.
-pub(super) async fn open(tx: &Transaction, held: &Held, opening: &Batch) -> Result<()> {
-    let text = "INSERT INTO run_events (workspace_id, run_id, first_entry, last_entry, last_seq, entries) \
-                VALUES ($1, $2, $3, $4, $5, $6)";
-    let Batch { first_entry, last_entry, last_seq, .. } = opening;
-    let entries = &*opening.entries;
-    let params: Params<'_> =
-        vec![&held.workspace, &held.lease.run, first_entry, last_entry, last_seq, &entries];
-    tx.execute(text, &params).await.map(|_| ())
-}
+    async fn read_trace(&self, scope: &Scope, run: Uuid, after: i64, max_bytes: usize) -> Result<LogPage> {
+        let mut page = page(&self.database, scope, run, ("last_entry", after), max_bytes).await?;
+        if page.expired {
+            let text = format!(
+                "SELECT entries FROM run_traces WHERE {} AND run_id = $2",
+                inside(self.database.dialect, "workspace_id")
+            );
+            let query = Query { text: &text, params: vec![&scope.workspace, &run] };
+            let [rows] = self.database.read(&Settings::of(scope), [query]).await?;
+            page.entries = rows.iter().map(|row| Ok(row.try_get(0)?)).collect::<Result<_>>()?;
+        }
+        Ok(page)
+    }
 
-/// Whether this very batch is the newest one: its writer asks again after a connection that broke before the answer.
-async fn is_stored(db: &Database, held: &Held, batch: &Batch) -> Result<bool> {
-    let text = format!(
-        "SELECT 1 FROM runs r JOIN run_events e \
-         ON e.workspace_id = r.workspace_id AND e.run_id = r.id AND e.last_entry = r.last_entry \
-         WHERE {} AND r.id = $2 AND r.fence = $3 AND r.status = 'running' AND r.last_event = $4 \
-         AND e.first_entry = $5 AND e.last_entry = $6 AND e.entries = $7",
-        inside(db.dialect, "r.workspace_id")
-    );
-    let entries = &*batch.entries;
-    let params: Params<'_> = vec![
-        &held.workspace,
-        &held.lease.run,
-        &held.lease.fence,
-        &batch.last_seq,
-        &batch.first_entry,
-        &batch.last_entry,
-        &entries,
-    ];
-    let settings = Settings::workspace(held.workspace).seeing_all();
-    let [rows] = db.read(&settings, [Query { text: &text, params }]).await?;
-    Ok(!rows.is_empty())
+    async fn read_held(&self, held: &Held, after: i64, max_bytes: usize) -> Result<LogPage> {
+        let ours = format!(
+            "SELECT {} FROM runs r WHERE {} AND r.id = $2 AND r.fence = $3 AND r.status = 'running'",
+            runs::COLUMNS,
+            inside(self.database.dialect, "r.workspace_id")
+        );
+        let ours = Query { text: &ours, params: vec![&held.workspace, &held.lease.run, &held.lease.fence] };
+        let text = batches(self.database.dialect, "last_entry");
+        let max_bytes = i64::try_from(max_bytes).unwrap_or(i64::MAX);
+        let query = Query { text: &text, params: vec![&held.workspace, &held.lease.run, &after, &max_bytes] };
+        let settings = Settings::workspace(held.workspace).seeing_all();
+        let [found, entries] = self.database.read(&settings, [ours, query]).await?;
+        let run = runs::read(found.first().ok_or(StoreError::Lost)?)?;
+        let entries = entries.iter().map(|row| Ok(row.try_get(0)?)).collect::<Result<_>>()?;
+        Ok(LogPage { run, entries, expired: false })
+    }
+
+    async fn system_expire(&self, before: Timestamp, now: Timestamp, limit: usize) -> Result<usize> {
+        let due = transaction!(self.database, begin_system, Settings::nobody(), |tx| due(tx, before, limit))?;
+        for (workspace, run) in &due {
+            // A transaction each, so that none is long.
+            let settings = Settings::workspace(*workspace).seeing_all();
+            transaction!(self.database, begin_unsynced, settings, |tx| fold(tx, *workspace, *run))?;
+        }
+        transaction!(self.database, begin_system, Settings::nobody(), |tx| forget_keys(tx, now))?;
+        Ok(due.len())
+    }
 }
 
 /// How many batches one page may hold, so that its cost has a bound.
@@ -71,53 +80,6 @@ fn batches(dialect: Dialect, column: &str) -> String {
     )
 }
 
-pub(super) async fn read(
-    db: &Database,
-    scope: &Scope,
-    run: Uuid,
-    after: i64,
-    max_bytes: usize,
-) -> Result<LogPage> {
-    page(db, scope, run, ("last_seq", after), max_bytes).await
-}
-
-pub(super) async fn read_trace(
-    db: &Database,
-    scope: &Scope,
-    run: Uuid,
-    after: i64,
-    max_bytes: usize,
-) -> Result<LogPage> {
-    let mut page = page(db, scope, run, ("last_entry", after), max_bytes).await?;
-    if page.expired {
-        let text = format!(
-            "SELECT entries FROM run_traces WHERE {} AND run_id = $2",
-            inside(db.dialect, "workspace_id")
-        );
-        let query = Query { text: &text, params: vec![&scope.workspace, &run] };
-        let [rows] = db.read(&Settings::of(scope), [query]).await?;
-        page.entries = rows.iter().map(|row| Ok(row.try_get(0)?)).collect::<Result<_>>()?;
-    }
-    Ok(page)
-}
-
-pub(super) async fn read_held(db: &Database, held: &Held, after: i64, max_bytes: usize) -> Result<LogPage> {
-    let ours = format!(
-        "SELECT {} FROM runs r WHERE {} AND r.id = $2 AND r.fence = $3 AND r.status = 'running'",
-        runs::COLUMNS,
-        inside(db.dialect, "r.workspace_id")
-    );
-    let ours = Query { text: &ours, params: vec![&held.workspace, &held.lease.run, &held.lease.fence] };
-    let text = batches(db.dialect, "last_entry");
-    let max_bytes = i64::try_from(max_bytes).unwrap_or(i64::MAX);
-    let query = Query { text: &text, params: vec![&held.workspace, &held.lease.run, &after, &max_bytes] };
-    let settings = Settings::workspace(held.workspace).seeing_all();
-    let [found, entries] = db.read(&settings, [ours, query]).await?;
-    let run = runs::read(found.first().ok_or(StoreError::Lost)?)?;
-    let entries = entries.iter().map(|row| Ok(row.try_get(0)?)).collect::<Result<_>>()?;
-    Ok(LogPage { run, entries, expired: false })
-}
-
 async fn page(
     db: &Database,
     scope: &Scope,
@@ -136,7 +98,7 @@ async fn page(
 }
 
 /// Runs that ended before `before` and whose log is still whole.
-pub(super) async fn due(tx: &Transaction, before: Timestamp, limit: usize) -> Result<Vec<(Uuid, Uuid)>> {
+async fn due(tx: &Transaction, before: Timestamp, limit: usize) -> Result<Vec<(Uuid, Uuid)>> {
     let rows = tx
         .rows(
             "SELECT workspace_id, id FROM runs \
@@ -148,7 +110,7 @@ pub(super) async fn due(tx: &Transaction, before: Timestamp, limit: usize) -> Re
 }
 
 /// Folds one run's log into its trace. Another node may be doing the same: the row's lock lets one of them.
-pub(super) async fn fold(tx: &Transaction, workspace: Uuid, run: Uuid) -> Result<()> {
+async fn fold(tx: &Transaction, workspace: Uuid, run: Uuid) -> Result<()> {
     let own = tx.inside("workspace_id");
     let text = format!("UPDATE runs SET log_expired = true WHERE {own} AND id = $2 AND NOT log_expired");
     if tx.execute(&text, &[&workspace, &run]).await? == 0 {
@@ -167,7 +129,7 @@ pub(super) async fn fold(tx: &Transaction, workspace: Uuid, run: Uuid) -> Result
 /// Keys beyond this many wait for the next time.
 const FORGET_AT_ONCE: i64 = 10_000;
 
-pub(super) async fn forget_keys(tx: &Transaction, now: Timestamp) -> Result<()> {
+async fn forget_keys(tx: &Transaction, now: Timestamp) -> Result<()> {
     let before = now.saturating_sub(KEY_LIFE).map_err(|error| StoreError::Internal(error.to_string()))?;
     tx.execute(
         "DELETE FROM idempotency_keys WHERE created_at < $1 AND (workspace_id, caller, key) IN ( \

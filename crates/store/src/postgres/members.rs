@@ -1,48 +1,61 @@
 //! Members of a workspace. There is always at least one admin.
 
+use async_trait::async_trait;
 use domain::audit::Action;
 use domain::scope::{Role, Scope};
 use domain::workspace::Member;
 use jiff::Timestamp;
 use tokio_postgres::Row;
 
-use super::audit;
-use super::transaction::{Database, Query, Settings, Transaction, inside};
+use super::transaction::{Query, Settings, Transaction, inside, transaction};
 use super::workspaces::{self, read_role};
+use super::{PostgresStore, audit};
 use crate::error::{Result, StoreError};
 use crate::list::Dialect;
-use crate::store::LAST_ADMIN;
+use crate::store::members::{LAST_ADMIN, Members};
+
+#[async_trait]
+impl Members for PostgresStore {
+    async fn list_members(&self, scope: &Scope, after: Option<&str>, limit: usize) -> Result<Vec<Member>> {
+        let text = format!(
+            "SELECT user_id, role, added_at FROM members WHERE {} AND user_id > $2 ORDER BY user_id LIMIT $3",
+            inside(self.database.dialect, "workspace_id")
+        );
+        let (after, limit) = (after.unwrap_or(""), limit as i64);
+        let query = Query { text: &text, params: vec![&scope.workspace, &after, &limit] };
+        let [rows] = self.database.read(&Settings::of(scope), [query]).await?;
+        rows.iter().map(read).collect()
+    }
+
+    async fn find_member(&self, scope: &Scope, user: &str) -> Result<Option<Member>> {
+        let text = by_user(self.database.dialect);
+        let query = Query { text: &text, params: vec![&scope.workspace, &user] };
+        let [rows] = self.database.read(&Settings::of(scope), [query]).await?;
+        rows.first().map(read).transpose()
+    }
+
+    async fn put_member(
+        &self,
+        scope: &Scope,
+        user: &str,
+        role: Role,
+        now: Timestamp,
+    ) -> Result<(Member, bool)> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| put(tx, scope, user, role, now))
+    }
+
+    async fn remove_member(&self, scope: &Scope, user: &str, now: Timestamp) -> Result<()> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| remove(tx, scope, user, now))
+    }
+}
 
 fn read(row: &Row) -> Result<Member> {
     Ok(Member { user: row.try_get(0)?, role: read_role(row, 1)?, added_at: row.try_get(2)? })
 }
 
-pub(super) async fn list(
-    db: &Database,
-    scope: &Scope,
-    after: Option<&str>,
-    limit: usize,
-) -> Result<Vec<Member>> {
-    let text = format!(
-        "SELECT user_id, role, added_at FROM members WHERE {} AND user_id > $2 ORDER BY user_id LIMIT $3",
-        inside(db.dialect, "workspace_id")
-    );
-    let (after, limit) = (after.unwrap_or(""), limit as i64);
-    let query = Query { text: &text, params: vec![&scope.workspace, &after, &limit] };
-    let [rows] = db.read(&Settings::of(scope), [query]).await?;
-    rows.iter().map(read).collect()
-}
-
 fn by_user(dialect: Dialect) -> String {
     let inside = inside(dialect, "workspace_id");
     format!("SELECT user_id, role, added_at FROM members WHERE {inside} AND user_id = $2")
-}
-
-pub(super) async fn find(db: &Database, scope: &Scope, user: &str) -> Result<Option<Member>> {
-    let text = by_user(db.dialect);
-    let query = Query { text: &text, params: vec![&scope.workspace, &user] };
-    let [rows] = db.read(&Settings::of(scope), [query]).await?;
-    rows.first().map(read).transpose()
 }
 
 async fn check_admin_left(tx: &Transaction, scope: &Scope) -> Result<()> {
@@ -51,7 +64,7 @@ async fn check_admin_left(tx: &Transaction, scope: &Scope) -> Result<()> {
     tx.row(&text, &[&scope.workspace]).await?.map(|_| ()).ok_or(LAST_ADMIN)
 }
 
-pub(super) async fn put(
+async fn put(
     tx: &Transaction,
     scope: &Scope,
     user: &str,
@@ -73,7 +86,7 @@ pub(super) async fn put(
     Ok((Member { user: user.to_owned(), role, added_at }, before.is_none()))
 }
 
-pub(super) async fn remove(tx: &Transaction, scope: &Scope, user: &str, now: Timestamp) -> Result<()> {
+async fn remove(tx: &Transaction, scope: &Scope, user: &str, now: Timestamp) -> Result<()> {
     workspaces::lock(tx, scope).await?;
     let inside = tx.inside("workspace_id");
     let text = format!("DELETE FROM members WHERE {inside} AND user_id = $2");

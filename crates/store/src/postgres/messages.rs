@@ -1,5 +1,6 @@
 //! Messages: rows of their own, numbered within their thread.
 
+use async_trait::async_trait;
 use domain::conversation::Conversation;
 use domain::message::{Message, MessageRole, NewMessage, Window, plain_text};
 use domain::scope::Scope;
@@ -9,12 +10,49 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
-use super::branches::{Head, Start};
-use super::transaction::{Params, Query, Transaction, inside};
-use super::{branches, conversations, search};
+use super::branches::{self, Head, Start};
+use super::transaction::{Params, Query, Settings, Transaction, inside, transaction};
+use super::{PostgresStore, conversations, search};
 use crate::error::{Result, StoreError};
 use crate::list::Dialect;
+use crate::store::messages::{Messages, Thread, ThreadRead};
 use crate::turns::to_json;
+
+#[async_trait]
+impl Messages for PostgresStore {
+    async fn get_thread(&self, scope: &Scope, id: Uuid, asked: ThreadRead) -> Result<Thread> {
+        let sql = conversations::by_id(self.database.dialect, scope, id, false);
+        let settings = Settings::of(scope);
+        if asked == ThreadRead::default() {
+            let [rows] = self.database.read(&settings, [(&sql).into()]).await?;
+            let conversation = conversations::read(rows.first().ok_or(StoreError::NotFound)?)?;
+            return Ok(Thread { conversation, messages: Vec::new(), has_before: false });
+        }
+        let window = asked.window.unwrap_or(Window::Newest { limit: 0 });
+        let (texts, limits) = window_queries(self.database.dialect, Start::Id, window);
+        let [anchor, newest] = queries(&texts, scope, &id, &asked.branch, &limits);
+        let [rows, anchor, newest] = self.database.read(&settings, [(&sql).into(), anchor, newest]).await?;
+        let conversation = conversations::read(rows.first().ok_or(StoreError::NotFound)?)?;
+        let (messages, has_before) = read_window(window, &anchor, &newest)?;
+        Ok(Thread { conversation, messages, has_before: has_before && asked.window.is_some() })
+    }
+
+    async fn append_messages(
+        &self,
+        scope: &Scope,
+        conversation: Uuid,
+        messages: &[NewMessage],
+        now: Timestamp,
+    ) -> Result<Conversation> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| append(
+            tx,
+            scope,
+            conversation,
+            messages,
+            now
+        ))
+    }
+}
 
 fn read(row: &Row) -> Result<Message> {
     Ok(Message {
@@ -34,7 +72,7 @@ fn read(row: &Row) -> Result<Message> {
 const COLUMNS: &str = "m.id, m.seq, m.role, m.text, m.content, m.file_attachments, m.sources, m.token_count, \
      m.metadata, m.created_at";
 
-pub(super) async fn append(
+async fn append(
     tx: &Transaction,
     scope: &Scope,
     conversation: Uuid,

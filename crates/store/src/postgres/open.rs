@@ -237,7 +237,7 @@ async fn grant(client: &Client) -> Result<String> {
     Ok(schema)
 }
 
-pub(super) fn known_version() -> i32 {
+fn known_version() -> i32 {
     embedded::migrations::runner().get_migrations().iter().map(|m| m.version()).max().unwrap_or(0)
 }
 

@@ -1,5 +1,6 @@
 //! Pages and their words.
 
+use async_trait::async_trait;
 use domain::page::Page;
 use domain::scope::Scope;
 use domain::search::index_tsvector;
@@ -7,11 +8,51 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::search::newest;
-use super::transaction::{Database, Params, Query, Settings, Transaction, inside, workspace_word};
-use super::workspaces;
+use super::transaction::{Params, Query, Settings, Transaction, inside, transaction, workspace_word};
+use super::{PostgresStore, workspaces};
 use crate::error::{Result, StoreError};
 use crate::knowledge::{Candidate, Listed, TextSearch, best, list_text, listed};
 use crate::search::CANDIDATES;
+use crate::store::pages::Pages;
+
+#[async_trait]
+impl Pages for PostgresStore {
+    async fn create_page(&self, scope: &Scope, page: &Page) -> Result<()> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| create(tx, scope, page))
+    }
+
+    async fn update_page(&self, scope: &Scope, page: &Page) -> Result<()> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| update(tx, scope, page))
+    }
+
+    async fn find_page(&self, scope: &Scope, id: Uuid) -> Result<Option<Page>> {
+        let text = format!(
+            "SELECT {COLUMNS} FROM pages t WHERE {} AND id = $2",
+            inside(self.database.dialect, "workspace_id")
+        );
+        let query = Query { text: &text, params: vec![&scope.workspace, &id] };
+        let [rows] = self.database.read(&Settings::of(scope), [query]).await?;
+        rows.first().map(read).transpose()
+    }
+
+    async fn list_pages(&self, scope: &Scope, after: Option<Uuid>, limit: usize) -> Result<Listed<Page>> {
+        let text = list_text("pages", COLUMNS, "body", &inside(self.database.dialect, "workspace_id"), '$');
+        let (after, looked_at) = (after.unwrap_or(Uuid::nil()), limit as i64 + 1);
+        let query = Query { text: &text, params: vec![&scope.workspace, &after, &looked_at] };
+        let [rows] = self.database.read(&Settings::of(scope), [query]).await?;
+        let total = rows.first().map_or(Ok(0), |row| row.try_get(6))?;
+        Ok(listed(rows.iter().map(read).collect::<Result<_>>()?, total, limit))
+    }
+
+    async fn remove_page(&self, scope: &Scope, id: Uuid) -> Result<()> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| remove(tx, scope, id))
+    }
+
+    async fn search_pages(&self, scope: &Scope, asked: &TextSearch) -> Result<Listed<Page>> {
+        let settings = Settings::of(scope).matching(&asked.query.tsquery());
+        transaction!(self.database, begin_read, settings, |tx| search(tx, scope, asked))
+    }
+}
 
 const COLUMNS: &str = "t.id, t.title, t.body, t.url, t.created_at, t.updated_at";
 
@@ -36,7 +77,7 @@ async fn index(tx: &Transaction, scope: &Scope, page: &Page) -> Result<()> {
     Ok(())
 }
 
-pub(super) async fn create(tx: &Transaction, scope: &Scope, page: &Page) -> Result<()> {
+async fn create(tx: &Transaction, scope: &Scope, page: &Page) -> Result<()> {
     workspaces::get(tx, scope, "FOR KEY SHARE").await?;
     tx.execute(
         "INSERT INTO pages (workspace_id, id, title, body, url, created_at, updated_at) \
@@ -47,7 +88,7 @@ pub(super) async fn create(tx: &Transaction, scope: &Scope, page: &Page) -> Resu
     index(tx, scope, page).await
 }
 
-pub(super) async fn update(tx: &Transaction, scope: &Scope, page: &Page) -> Result<()> {
+async fn update(tx: &Transaction, scope: &Scope, page: &Page) -> Result<()> {
     let own = tx.inside("workspace_id");
     let text =
         format!("UPDATE pages SET title = $3, body = $4, url = $5, updated_at = $6 WHERE {own} AND id = $2");
@@ -61,29 +102,7 @@ pub(super) async fn update(tx: &Transaction, scope: &Scope, page: &Page) -> Resu
     index(tx, scope, page).await
 }
 
-pub(super) async fn find(db: &Database, scope: &Scope, id: Uuid) -> Result<Option<Page>> {
-    let text =
-        format!("SELECT {COLUMNS} FROM pages t WHERE {} AND id = $2", inside(db.dialect, "workspace_id"));
-    let query = Query { text: &text, params: vec![&scope.workspace, &id] };
-    let [rows] = db.read(&Settings::of(scope), [query]).await?;
-    rows.first().map(read).transpose()
-}
-
-pub(super) async fn list(
-    db: &Database,
-    scope: &Scope,
-    after: Option<Uuid>,
-    limit: usize,
-) -> Result<Listed<Page>> {
-    let text = list_text("pages", COLUMNS, "body", &inside(db.dialect, "workspace_id"), '$');
-    let (after, looked_at) = (after.unwrap_or(Uuid::nil()), limit as i64 + 1);
-    let query = Query { text: &text, params: vec![&scope.workspace, &after, &looked_at] };
-    let [rows] = db.read(&Settings::of(scope), [query]).await?;
-    let total = rows.first().map_or(Ok(0), |row| row.try_get(6))?;
-    Ok(listed(rows.iter().map(read).collect::<Result<_>>()?, total, limit))
-}
-
-pub(super) async fn remove(tx: &Transaction, scope: &Scope, id: Uuid) -> Result<()> {
+async fn remove(tx: &Transaction, scope: &Scope, id: Uuid) -> Result<()> {
     // Its words go with it.
     let text = format!("DELETE FROM pages WHERE {} AND id = $2", tx.inside("workspace_id"));
     let removed = tx.execute(&text, &[&scope.workspace, &id]).await?;
@@ -91,7 +110,7 @@ pub(super) async fn remove(tx: &Transaction, scope: &Scope, id: Uuid) -> Result<
 }
 
 /// Searches in a transaction whose settings name the words.
-pub(super) async fn search(tx: &Transaction, scope: &Scope, search: &TextSearch) -> Result<Listed<Page>> {
+async fn search(tx: &Transaction, scope: &Scope, search: &TextSearch) -> Result<Listed<Page>> {
     let matching = "SELECT s.page_id, p.title, p.bytes, ts_rank(s.words, $2::text::tsquery, 1) FROM page_search s \
          CROSS JOIN LATERAL (SELECT p.title, octet_length(p.body) AS bytes FROM pages p \
          WHERE p.workspace_id = s.workspace_id AND p.id = s.page_id OFFSET 0) p";

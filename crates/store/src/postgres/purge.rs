@@ -3,13 +3,48 @@
 
 use std::collections::HashSet;
 
+use async_trait::async_trait;
 use jiff::Timestamp;
 use tokio_postgres::{Config, Row};
 
-use super::open;
-use super::transaction::Transaction;
+use super::transaction::{Settings, Transaction, transaction};
+use super::{PostgresStore, open};
 use crate::error::{Result, StoreError};
 use crate::files::{Doomed, Purgeable};
+use crate::store::purge::Purge;
+
+#[async_trait]
+impl Purge for PostgresStore {
+    async fn system_list_stale(&self, before: Timestamp, limit: usize) -> Result<Vec<Doomed>> {
+        transaction!(self.database, begin_system, Settings::nobody(), |tx| list_stale(tx, before, limit))
+    }
+
+    async fn system_known_keys(&self, keys: &[String]) -> Result<Vec<bool>> {
+        transaction!(self.database, begin_system, Settings::nobody(), |tx| known_keys(tx, keys))
+    }
+
+    async fn system_list_purgeable(&self, before: Timestamp, limit: usize) -> Result<Vec<Purgeable>> {
+        transaction!(self.database, begin_system, Settings::nobody(), |tx| list(tx, before, limit))
+    }
+
+    async fn system_begin_purge(&self, conversation: &Purgeable) -> Result<Vec<Doomed>> {
+        let settings = Settings::workspace(conversation.workspace).seeing_all();
+        transaction!(self.database, begin_write, settings, |tx| begin(tx, conversation))
+    }
+
+    async fn system_purge(&self, conversation: &Purgeable) -> Result<()> {
+        let settings = Settings::workspace(conversation.workspace).seeing_all();
+        transaction!(self.database, begin_write, settings, |tx| purge(tx, conversation))
+    }
+
+    async fn system_list_deleted_files(&self, before: Timestamp, limit: usize) -> Result<Vec<Doomed>> {
+        transaction!(self.database, begin_system, Settings::nobody(), |tx| list_deleted(tx, before, limit))
+    }
+
+    async fn system_compact(&self) -> Result<()> {
+        compact(&self.config).await
+    }
+}
 
 fn read_doomed(rows: &[Row]) -> Result<Vec<Doomed>> {
     let read = |row: &Row| {
@@ -19,7 +54,7 @@ fn read_doomed(rows: &[Row]) -> Result<Vec<Doomed>> {
 }
 
 /// Marked as deleted, so that none is kept while its bytes go. Those that an earlier sweep did not finish come again.
-pub(super) async fn list_stale(tx: &Transaction, before: Timestamp, limit: usize) -> Result<Vec<Doomed>> {
+async fn list_stale(tx: &Transaction, before: Timestamp, limit: usize) -> Result<Vec<Doomed>> {
     let rows = tx
         .rows(
             "WITH stale AS MATERIALIZED ( \
@@ -34,13 +69,13 @@ pub(super) async fn list_stale(tx: &Transaction, before: Timestamp, limit: usize
     read_doomed(&rows)
 }
 
-pub(super) async fn known_keys(tx: &Transaction, keys: &[String]) -> Result<Vec<bool>> {
+async fn known_keys(tx: &Transaction, keys: &[String]) -> Result<Vec<bool>> {
     let rows = tx.rows("SELECT storage_key FROM files WHERE storage_key = ANY($1)", &[&keys]).await?;
     let known = rows.iter().map(|row| Ok(row.try_get(0)?)).collect::<Result<HashSet<&str>>>()?;
     Ok(keys.iter().map(|key| known.contains(&**key)).collect())
 }
 
-pub(super) async fn list_deleted(tx: &Transaction, before: Timestamp, limit: usize) -> Result<Vec<Doomed>> {
+async fn list_deleted(tx: &Transaction, before: Timestamp, limit: usize) -> Result<Vec<Doomed>> {
     // Those of a deleted conversation go with it.
     let rows = tx
         .rows(
@@ -55,7 +90,7 @@ pub(super) async fn list_deleted(tx: &Transaction, before: Timestamp, limit: usi
     read_doomed(&rows)
 }
 
-pub(super) async fn list(tx: &Transaction, before: Timestamp, limit: usize) -> Result<Vec<Purgeable>> {
+async fn list(tx: &Transaction, before: Timestamp, limit: usize) -> Result<Vec<Purgeable>> {
     let rows = tx
         .rows(
             "SELECT workspace_id, id FROM chat_conversations WHERE deleted_at < $1 ORDER BY deleted_at LIMIT $2",
@@ -67,7 +102,7 @@ pub(super) async fn list(tx: &Transaction, before: Timestamp, limit: usize) -> R
         .collect()
 }
 
-pub(super) async fn begin(tx: &Transaction, of: &Purgeable) -> Result<Vec<Doomed>> {
+async fn begin(tx: &Transaction, of: &Purgeable) -> Result<Vec<Doomed>> {
     let text = format!(
         "UPDATE chat_conversations SET purging = true WHERE {} AND id = $2 AND deleted_at IS NOT NULL",
         tx.inside("workspace_id")
@@ -90,7 +125,7 @@ const BY_CONVERSATION: [&str; 6] =
 /// Rows that are removed at once, not by a purge.
 const KNOWLEDGE: [&str; 5] = ["page_search", "row_search", "pages", "table_rows", "user_tables"];
 
-pub(super) async fn purge(tx: &Transaction, of: &Purgeable) -> Result<()> {
+async fn purge(tx: &Transaction, of: &Purgeable) -> Result<()> {
     let own = tx.inside("workspace_id");
     // Locked in the order that all keep: it, its runs, then what belongs to them.
     let text = format!("SELECT id FROM chat_conversations WHERE {own} AND id = $2 AND purging FOR UPDATE");
@@ -113,7 +148,7 @@ pub(super) async fn purge(tx: &Transaction, of: &Purgeable) -> Result<()> {
 
 /// As the role that Threadkeep connects as, which owns the tables where it made them. A table that is not its own
 /// PostgreSQL passes over with a warning.
-pub(super) async fn compact(config: &Config) -> Result<()> {
+async fn compact(config: &Config) -> Result<()> {
     let client = open::beside(config).await?;
     let tables = [&BY_RUN[..], &BY_CONVERSATION[..], &KNOWLEDGE[..], &["chat_conversations"]].concat();
     client.batch_execute(&format!("VACUUM {}", tables.join(", "))).await?;

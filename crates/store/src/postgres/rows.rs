@@ -1,19 +1,121 @@
 //! Rows of tables and their words. Those of an import under way are there, and nobody sees them before its end.
 
+use async_trait::async_trait;
 use domain::scope::Scope;
+use domain::search::index_tsvector;
+use domain::table;
 use domain::time::from_ms;
 use jiff::Timestamp;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::search::newest;
-use super::tables;
-use super::transaction::{Database, Params, Query, Settings, Transaction, inside, workspace_word};
+use super::transaction::{Params, Query, Settings, Transaction, inside, transaction, workspace_word};
+use super::{PostgresStore, tables};
 use crate::error::{Result, StoreError};
 use crate::knowledge::{
     Candidate, FoundRow, Listed, STALE_MS, TextSearch, WrittenRow, best, list_text, listed, read_cells,
+    written,
 };
 use crate::search::CANDIDATES;
+use crate::store::rows::Rows;
+
+#[async_trait]
+impl Rows for PostgresStore {
+    async fn add_rows(&self, scope: &Scope, table: Uuid, rows: &[table::Row], now: Timestamp) -> Result<()> {
+        let rows = written(rows, index_tsvector)?;
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| add(tx, scope, table, &rows, now))
+    }
+
+    async fn stage_rows(
+        &self,
+        scope: &Scope,
+        table: Uuid,
+        import: Uuid,
+        rows: &[table::Row],
+        now: Timestamp,
+    ) -> Result<()> {
+        let rows = written(rows, index_tsvector)?;
+        transaction!(self.database, begin_unsynced, Settings::of(scope), |tx| stage(
+            tx, scope, table, import, &rows, now
+        ))
+    }
+
+    async fn keep_import(
+        &self,
+        scope: &Scope,
+        table: Uuid,
+        import: Uuid,
+        staged: u64,
+        now: Timestamp,
+    ) -> Result<()> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| keep(
+            tx, scope, table, import, staged, now
+        ))
+    }
+
+    async fn drop_import(&self, scope: &Scope, table: Uuid, import: Uuid) -> Result<()> {
+        transaction!(self.database, begin_unsynced, Settings::of(scope), |tx| drop_staged(
+            tx, scope, table, import
+        ))
+    }
+
+    async fn list_rows(
+        &self,
+        scope: &Scope,
+        table: Uuid,
+        after: Option<Uuid>,
+        limit: usize,
+    ) -> Result<Listed<table::Row>> {
+        let is_there = format!(
+            "SELECT 1 FROM user_tables WHERE {} AND id = $2",
+            inside(self.database.dialect, "workspace_id")
+        );
+        let own = format!(
+            "{} AND table_id = $4 AND import_id IS NULL",
+            inside(self.database.dialect, "workspace_id")
+        );
+        let text = list_text("table_rows", "t.id, t.cells", "cells", &own, '$');
+        let (after, looked_at) = (after.unwrap_or(Uuid::nil()), limit as i64 + 1);
+        let there = Query { text: &is_there, params: vec![&scope.workspace, &table] };
+        let query = Query { text: &text, params: vec![&scope.workspace, &after, &looked_at, &table] };
+        let [there, rows] = self.database.read(&Settings::of(scope), [there, query]).await?;
+        there.first().ok_or(StoreError::NotFound)?;
+        let total = rows.first().map_or(Ok(0), |row| row.try_get(2))?;
+        Ok(listed(rows.iter().map(read).collect::<Result<_>>()?, total, limit))
+    }
+
+    async fn find_row(&self, scope: &Scope, table: Uuid, id: Uuid) -> Result<Option<table::Row>> {
+        let text = format!(
+            "SELECT id, cells FROM table_rows WHERE {} AND table_id = $2 AND id = $3 AND import_id IS NULL",
+            inside(self.database.dialect, "workspace_id")
+        );
+        let query = Query { text: &text, params: vec![&scope.workspace, &table, &id] };
+        let [rows] = self.database.read(&Settings::of(scope), [query]).await?;
+        rows.first().map(read).transpose()
+    }
+
+    async fn update_row(&self, scope: &Scope, table: Uuid, row: &table::Row, now: Timestamp) -> Result<()> {
+        let rows = written(std::slice::from_ref(row), index_tsvector)?;
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| update(
+            tx, scope, table, &rows[0], now
+        ))
+    }
+
+    async fn remove_row(&self, scope: &Scope, table: Uuid, id: Uuid, now: Timestamp) -> Result<()> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| remove(tx, scope, table, id, now))
+    }
+
+    async fn search_rows(
+        &self,
+        scope: &Scope,
+        table: Option<Uuid>,
+        asked: &TextSearch,
+    ) -> Result<Listed<FoundRow>> {
+        let settings = searching(scope, table, asked);
+        transaction!(self.database, begin_read, settings, |tx| search(tx, scope, table, asked))
+    }
+}
 
 /// The word that all rows of a table have.
 fn table_word(table: Uuid) -> String {
@@ -35,7 +137,7 @@ pub(super) async fn add(
     insert(tx, scope, table, rows, None, now).await
 }
 
-pub(super) async fn stage(
+async fn stage(
     tx: &Transaction,
     scope: &Scope,
     table: Uuid,
@@ -79,7 +181,7 @@ async fn index(tx: &Transaction, scope: &Scope, table: Uuid, rows: &[WrittenRow]
     Ok(())
 }
 
-pub(super) async fn keep(
+async fn keep(
     tx: &Transaction,
     scope: &Scope,
     table: Uuid,
@@ -103,49 +205,14 @@ pub(super) async fn keep(
     Ok(())
 }
 
-pub(super) async fn drop_staged(tx: &Transaction, scope: &Scope, table: Uuid, import: Uuid) -> Result<()> {
+async fn drop_staged(tx: &Transaction, scope: &Scope, table: Uuid, import: Uuid) -> Result<()> {
     let own = tx.inside("workspace_id");
     let text = format!("DELETE FROM table_rows WHERE {own} AND table_id = $2 AND import_id = $3");
     tx.execute(&text, &[&scope.workspace, &table, &import]).await?;
     Ok(())
 }
 
-pub(super) async fn list(
-    db: &Database,
-    scope: &Scope,
-    table: Uuid,
-    after: Option<Uuid>,
-    limit: usize,
-) -> Result<Listed<domain::table::Row>> {
-    let is_there =
-        format!("SELECT 1 FROM user_tables WHERE {} AND id = $2", inside(db.dialect, "workspace_id"));
-    let own = format!("{} AND table_id = $4 AND import_id IS NULL", inside(db.dialect, "workspace_id"));
-    let text = list_text("table_rows", "t.id, t.cells", "cells", &own, '$');
-    let (after, looked_at) = (after.unwrap_or(Uuid::nil()), limit as i64 + 1);
-    let there = Query { text: &is_there, params: vec![&scope.workspace, &table] };
-    let query = Query { text: &text, params: vec![&scope.workspace, &after, &looked_at, &table] };
-    let [there, rows] = db.read(&Settings::of(scope), [there, query]).await?;
-    there.first().ok_or(StoreError::NotFound)?;
-    let total = rows.first().map_or(Ok(0), |row| row.try_get(2))?;
-    Ok(listed(rows.iter().map(read).collect::<Result<_>>()?, total, limit))
-}
-
-pub(super) async fn find(
-    db: &Database,
-    scope: &Scope,
-    table: Uuid,
-    id: Uuid,
-) -> Result<Option<domain::table::Row>> {
-    let text = format!(
-        "SELECT id, cells FROM table_rows WHERE {} AND table_id = $2 AND id = $3 AND import_id IS NULL",
-        inside(db.dialect, "workspace_id")
-    );
-    let query = Query { text: &text, params: vec![&scope.workspace, &table, &id] };
-    let [rows] = db.read(&Settings::of(scope), [query]).await?;
-    rows.first().map(read).transpose()
-}
-
-pub(super) async fn update(
+async fn update(
     tx: &Transaction,
     scope: &Scope,
     table: Uuid,
@@ -167,13 +234,7 @@ pub(super) async fn update(
     index(tx, scope, table, std::slice::from_ref(row)).await
 }
 
-pub(super) async fn remove(
-    tx: &Transaction,
-    scope: &Scope,
-    table: Uuid,
-    id: Uuid,
-    now: Timestamp,
-) -> Result<()> {
+async fn remove(tx: &Transaction, scope: &Scope, table: Uuid, id: Uuid, now: Timestamp) -> Result<()> {
     tables::count(tx, scope, table, -1, now).await?;
     let text = format!(
         "DELETE FROM table_rows WHERE {} AND table_id = $2 AND id = $3 AND import_id IS NULL",
@@ -184,7 +245,7 @@ pub(super) async fn remove(
 }
 
 /// The settings of a transaction that searches.
-pub(super) fn searching(scope: &Scope, table: Option<Uuid>, search: &TextSearch) -> Settings {
+fn searching(scope: &Scope, table: Option<Uuid>, search: &TextSearch) -> Settings {
     let words = search.query.tsquery();
     Settings::of(scope).matching(&match table {
         Some(table) => format!("{} & ({words})", table_word(table)),
@@ -193,7 +254,7 @@ pub(super) fn searching(scope: &Scope, table: Option<Uuid>, search: &TextSearch)
 }
 
 /// In a transaction of such settings.
-pub(super) async fn search(
+async fn search(
     tx: &Transaction,
     scope: &Scope,
     table: Option<Uuid>,

@@ -1,5 +1,6 @@
 //! Runs as their readers see them, and the queue.
 
+use async_trait::async_trait;
 use domain::run::{Run, RunError, RunStatus, StartTurn, TurnMessage, Usage};
 use domain::scope::Scope;
 use jiff::Timestamp;
@@ -7,11 +8,70 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::conversations::{self, bad_column};
-use super::files;
-use super::transaction::{Database, Query, Settings, Transaction, inside, params};
+use super::transaction::{Query, Settings, Transaction, inside, params, transaction};
+use super::{PostgresStore, files};
 use crate::error::{Result, StoreError};
 use crate::list::{Dialect, Sql, Value};
+use crate::store::runs::Runs;
 use crate::turns::{parse_json, to_json};
+
+#[async_trait]
+impl Runs for PostgresStore {
+    async fn get_run(&self, scope: &Scope, run: Uuid) -> Result<Run> {
+        let sql = visible(self.database.dialect, scope, run);
+        let [rows] = self.database.read(&Settings::of(scope), [(&sql).into()]).await?;
+        read(rows.first().ok_or(StoreError::NotFound)?)
+    }
+
+    async fn list_runs(
+        &self,
+        scope: &Scope,
+        conversation: Uuid,
+        before: Option<Uuid>,
+        limit: usize,
+    ) -> Result<Vec<Run>> {
+        let sql = conversations::by_id(self.database.dialect, scope, conversation, false);
+        let text = format!(
+            "SELECT {COLUMNS} FROM runs r WHERE {} AND r.conversation_id = $2 AND ($3::uuid IS NULL OR r.id < $3) \
+             ORDER BY r.id DESC LIMIT $4",
+            inside(self.database.dialect, "r.workspace_id")
+        );
+        let limit = limit as i64;
+        let runs = Query { text: &text, params: vec![&scope.workspace, &conversation, &before, &limit] };
+        let [found, rows] = self.database.read(&Settings::of(scope), [(&sql).into(), runs]).await?;
+        if found.is_empty() {
+            return Err(StoreError::NotFound);
+        }
+        rows.iter().map(read).collect()
+    }
+
+    async fn list_queue(&self, scope: &Scope, conversation: Uuid) -> Result<Vec<(Run, StartTurn)>> {
+        let sql = conversations::by_id(self.database.dialect, scope, conversation, false);
+        let text = format!(
+            "SELECT {COLUMNS}, r.request FROM runs r \
+             WHERE {} AND r.conversation_id = $2 AND r.status = 'queued' ORDER BY r.queue_position",
+            inside(self.database.dialect, "r.workspace_id")
+        );
+        let queued = Query { text: &text, params: vec![&scope.workspace, &conversation] };
+        let [found, rows] = self.database.read(&Settings::of(scope), [(&sql).into(), queued]).await?;
+        if found.is_empty() {
+            return Err(StoreError::NotFound);
+        }
+        rows.iter().map(|row| Ok((read(row)?, parse_json(row.try_get(MORE)?)?))).collect()
+    }
+
+    async fn edit_queued(&self, scope: &Scope, run: Uuid, message: &TurnMessage) -> Result<Run> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| edit_queued(
+            tx, scope, run, message
+        ))
+    }
+
+    async fn request_cancel(&self, scope: &Scope, run: Uuid, now: Timestamp) -> Result<Run> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| request_cancel(
+            tx, scope, run, now
+        ))
+    }
+}
 
 pub(super) const COLUMNS: &str = "r.id, r.workspace_id, r.conversation_id, r.execution_id, r.status, r.message_id, \
      r.assistant_message_id, r.input_tokens, r.output_tokens, r.error_code, r.error_message, r.last_event, \
@@ -64,53 +124,6 @@ pub(super) fn visible(dialect: Dialect, scope: &Scope, run: Uuid) -> Sql {
     sql
 }
 
-pub(super) async fn get(db: &Database, scope: &Scope, run: Uuid) -> Result<Run> {
-    let sql = visible(db.dialect, scope, run);
-    let [rows] = db.read(&Settings::of(scope), [(&sql).into()]).await?;
-    read(rows.first().ok_or(StoreError::NotFound)?)
-}
-
-pub(super) async fn list(
-    db: &Database,
-    scope: &Scope,
-    conversation: Uuid,
-    before: Option<Uuid>,
-    limit: usize,
-) -> Result<Vec<Run>> {
-    let sql = conversations::by_id(db.dialect, scope, conversation, false);
-    let text = format!(
-        "SELECT {COLUMNS} FROM runs r WHERE {} AND r.conversation_id = $2 AND ($3::uuid IS NULL OR r.id < $3) \
-         ORDER BY r.id DESC LIMIT $4",
-        inside(db.dialect, "r.workspace_id")
-    );
-    let limit = limit as i64;
-    let runs = Query { text: &text, params: vec![&scope.workspace, &conversation, &before, &limit] };
-    let [found, rows] = db.read(&Settings::of(scope), [(&sql).into(), runs]).await?;
-    if found.is_empty() {
-        return Err(StoreError::NotFound);
-    }
-    rows.iter().map(read).collect()
-}
-
-pub(super) async fn list_queue(
-    db: &Database,
-    scope: &Scope,
-    conversation: Uuid,
-) -> Result<Vec<(Run, StartTurn)>> {
-    let sql = conversations::by_id(db.dialect, scope, conversation, false);
-    let text = format!(
-        "SELECT {COLUMNS}, r.request FROM runs r \
-         WHERE {} AND r.conversation_id = $2 AND r.status = 'queued' ORDER BY r.queue_position",
-        inside(db.dialect, "r.workspace_id")
-    );
-    let queued = Query { text: &text, params: vec![&scope.workspace, &conversation] };
-    let [found, rows] = db.read(&Settings::of(scope), [(&sql).into(), queued]).await?;
-    if found.is_empty() {
-        return Err(StoreError::NotFound);
-    }
-    rows.iter().map(|row| Ok((read(row)?, parse_json(row.try_get(MORE)?)?))).collect()
-}
-
 /// A run the scope may see, which nobody starts, edits or ends until this transaction is over. The conversation
 /// is locked first, as everywhere.
 async fn get_locked(tx: &Transaction, scope: &Scope, run: Uuid) -> Result<(Run, String)> {
@@ -127,20 +140,15 @@ async fn get_locked(tx: &Transaction, scope: &Scope, run: Uuid) -> Result<(Run, 
     Ok((read(&row)?, row.try_get(MORE)?))
 }
 
-pub(super) async fn edit_queued(
-    tx: &Transaction,
-    scope: &Scope,
-    run: Uuid,
-    message: &TurnMessage,
-) -> Result<Run> {
+async fn edit_queued(tx: &Transaction, scope: &Scope, run: Uuid, message: &TurnMessage) -> Result<Run> {
     let (found, request) = get_locked(tx, scope, run).await?;
     if found.status != RunStatus::Queued {
-        return Err(crate::store::RUN_STARTED);
+        return Err(crate::store::runs::RUN_STARTED);
     }
     let mut turn: StartTurn = parse_json(&request)?;
     // A new answer to an old message has no message of its own.
     if turn.message.is_none() {
-        return Err(crate::store::NO_OWN_MESSAGE);
+        return Err(crate::store::runs::NO_OWN_MESSAGE);
     }
     turn.message = Some(message.clone());
     let text = format!("UPDATE runs SET request = $3 WHERE {} AND id = $2", tx.inside("workspace_id"));
@@ -148,12 +156,7 @@ pub(super) async fn edit_queued(
     Ok(found)
 }
 
-pub(super) async fn request_cancel(
-    tx: &Transaction,
-    scope: &Scope,
-    run: Uuid,
-    now: Timestamp,
-) -> Result<Run> {
+async fn request_cancel(tx: &Transaction, scope: &Scope, run: Uuid, now: Timestamp) -> Result<Run> {
     let (found, _) = get_locked(tx, scope, run).await?;
     let change = match found.status {
         RunStatus::Queued => {
@@ -168,4 +171,22 @@ pub(super) async fn request_cancel(
         tx.inside("r.workspace_id")
     );
     read(&tx.row(&text, &[&scope.workspace, &run, &now]).await?.ok_or(StoreError::NotFound)?)
+}
+
+/// Marks the runs of a conversation, or of the whole workspace, for their end, as a delete does: queued ones at once.
+pub(super) async fn cancel_all(
+    tx: &Transaction,
+    scope: &Scope,
+    conversation: Option<Uuid>,
+    now: Timestamp,
+) -> Result<()> {
+    let own = tx.inside("workspace_id");
+    let which = format!("{own} AND ($2::uuid IS NULL OR conversation_id = $2)");
+    let text = format!("UPDATE runs SET cancel_requested = true WHERE {which} AND status = 'running'");
+    tx.execute(&text, &[&scope.workspace, &conversation]).await?;
+    let text = format!(
+        "UPDATE runs SET status = 'cancelled', ended_at = $3, queue_position = NULL, error_code = 'cancelled', \
+         error_message = 'the conversation was deleted' WHERE {which} AND status = 'queued'"
+    );
+    tx.execute(&text, &[&scope.workspace, &conversation, &now]).await.map(|_| ())
 }

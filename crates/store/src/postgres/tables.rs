@@ -1,19 +1,74 @@
 //! Tables: names, columns and counts. Their rows are `rows`.
 
+use std::sync::Arc;
+
+use async_trait::async_trait;
 use domain::scope::Scope;
 use domain::search::index_tsvector;
-use domain::table::{Column, Table};
+use domain::table::{self, Column, Table};
 use jiff::Timestamp;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use super::transaction::{Database, Query, Settings, Transaction, inside};
-use super::{rows, workspaces};
+use super::transaction::{Query, Settings, Transaction, inside, transaction};
+use super::{PostgresStore, rows, workspaces};
 use crate::error::{Result, StoreError};
 use crate::knowledge::written;
 use crate::list::Dialect;
+use crate::store::tables::Tables;
 use crate::transfer::{Pieces, read_piece};
 use crate::turns::{parse_json, to_json};
+
+#[async_trait]
+impl Tables for PostgresStore {
+    async fn create_table(&self, scope: &Scope, table: &Table) -> Result<()> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| create(tx, scope, table))
+    }
+
+    async fn update_table(
+        &self,
+        scope: &Scope,
+        id: Uuid,
+        name: Option<&str>,
+        columns: Option<&[Column]>,
+        now: Timestamp,
+    ) -> Result<Table> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| update(
+            tx, scope, id, name, columns, now
+        ))
+    }
+
+    async fn find_table(&self, scope: &Scope, id: Uuid) -> Result<Option<Table>> {
+        let text = by_id(self.database.dialect);
+        let query = Query { text: &text, params: vec![&scope.workspace, &id] };
+        let [rows] = self.database.read(&Settings::of(scope), [query]).await?;
+        rows.first().map(read).transpose()
+    }
+
+    async fn list_tables(&self, scope: &Scope, after: Option<Uuid>, limit: usize) -> Result<Vec<Table>> {
+        let text = format!(
+            "SELECT {COLUMNS} FROM user_tables WHERE {} AND id > $2 ORDER BY id LIMIT $3",
+            inside(self.database.dialect, "workspace_id")
+        );
+        let (after, limit) = (after.unwrap_or(Uuid::nil()), limit as i64);
+        let query = Query { text: &text, params: vec![&scope.workspace, &after, &limit] };
+        let [rows] = self.database.read(&Settings::of(scope), [query]).await?;
+        rows.iter().map(read).collect()
+    }
+
+    async fn remove_table(&self, scope: &Scope, id: Uuid) -> Result<()> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| remove(tx, scope, id))
+    }
+
+    async fn import_table(
+        &self,
+        scope: &Scope,
+        table: &Table,
+        rows: Arc<dyn Pieces<Vec<table::Row>>>,
+    ) -> Result<bool> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| import(tx, scope, table, &*rows))
+    }
+}
 
 const COLUMNS: &str = "id, name, columns, row_count, created_at, updated_at";
 
@@ -32,7 +87,7 @@ fn by_id(dialect: Dialect) -> String {
     format!("SELECT {COLUMNS} FROM user_tables WHERE {} AND id = $2", inside(dialect, "workspace_id"))
 }
 
-pub(super) async fn create(tx: &Transaction, scope: &Scope, table: &Table) -> Result<()> {
+async fn create(tx: &Transaction, scope: &Scope, table: &Table) -> Result<()> {
     workspaces::get(tx, scope, "FOR KEY SHARE").await?;
     let columns = to_json(&table.columns)?;
     tx.execute(
@@ -44,7 +99,7 @@ pub(super) async fn create(tx: &Transaction, scope: &Scope, table: &Table) -> Re
     Ok(())
 }
 
-pub(super) async fn import(
+async fn import(
     tx: &Transaction,
     scope: &Scope,
     table: &Table,
@@ -62,7 +117,7 @@ pub(super) async fn import(
     Ok(true)
 }
 
-pub(super) async fn update(
+async fn update(
     tx: &Transaction,
     scope: &Scope,
     id: Uuid,
@@ -103,30 +158,7 @@ pub(super) async fn count(
     if found == 0 { Err(StoreError::NotFound) } else { Ok(()) }
 }
 
-pub(super) async fn find(db: &Database, scope: &Scope, id: Uuid) -> Result<Option<Table>> {
-    let text = by_id(db.dialect);
-    let query = Query { text: &text, params: vec![&scope.workspace, &id] };
-    let [rows] = db.read(&Settings::of(scope), [query]).await?;
-    rows.first().map(read).transpose()
-}
-
-pub(super) async fn list(
-    db: &Database,
-    scope: &Scope,
-    after: Option<Uuid>,
-    limit: usize,
-) -> Result<Vec<Table>> {
-    let text = format!(
-        "SELECT {COLUMNS} FROM user_tables WHERE {} AND id > $2 ORDER BY id LIMIT $3",
-        inside(db.dialect, "workspace_id")
-    );
-    let (after, limit) = (after.unwrap_or(Uuid::nil()), limit as i64);
-    let query = Query { text: &text, params: vec![&scope.workspace, &after, &limit] };
-    let [rows] = db.read(&Settings::of(scope), [query]).await?;
-    rows.iter().map(read).collect()
-}
-
-pub(super) async fn remove(tx: &Transaction, scope: &Scope, id: Uuid) -> Result<()> {
+async fn remove(tx: &Transaction, scope: &Scope, id: Uuid) -> Result<()> {
     get(tx, scope, id, "FOR UPDATE").await?;
     let own = tx.inside("workspace_id");
     // Their words go with the rows.

@@ -35,6 +35,9 @@ const UNSYNCED: &str = "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE; SET LO
 /// Prepared statements kept per connection. Lists have many shapes; beyond this all are let go.
 const STATEMENTS: usize = 256;
 
+/// How often a verb is tried when other transactions keep getting in its way.
+const TRIES: u32 = 5;
+
 /// What row level security is told about the caller. Empty is nobody.
 #[derive(Clone)]
 pub(super) struct Settings {
@@ -190,7 +193,7 @@ impl Database {
         loop {
             tries += 1;
             match self.try_unsynced(settings, query).await? {
-                Err(error) if is_contention(&error) && tries < super::TRIES => {}
+                Err(error) if is_contention(&error) && tries < TRIES => {}
                 done => return Ok(done?),
             }
         }
@@ -320,8 +323,8 @@ impl Transaction {
         inside(self.dialect, column)
     }
 
-    /// Commits a success and rolls a failure back. `None` when the verb is to be tried again.
-    pub(super) async fn finish<T>(mut self, result: Result<T>, may_retry: bool) -> Option<Result<T>> {
+    /// Commits a success and rolls a failure back. `None` when the verb, tried so often by now, is to be tried again.
+    pub(super) async fn finish<T>(mut self, result: Result<T>, tries: u32) -> Option<Result<T>> {
         let ended = match self.client() {
             Ok(client) => client.batch_execute(if result.is_ok() { "COMMIT" } else { "ROLLBACK" }).await,
             Err(error) => return Some(Err(error)),
@@ -339,7 +342,26 @@ impl Transaction {
             (Err(StoreError::Internal(_)), Some(cause)) => Err(StoreError::Internal(cause)),
             (result, _) => result,
         };
-        let again = may_retry && result.is_err() && self.contended.load(Ordering::Relaxed);
+        let again = tries < TRIES && result.is_err() && self.contended.load(Ordering::Relaxed);
         (!again).then_some(result)
     }
 }
+
+/// Runs a verb's steps in a transaction, and again from the start when the database broke it off for
+/// another's sake. A macro, because no closure can borrow the verb's arguments and be `Send` here.
+macro_rules! transaction {
+    ($database:expr, $begin:ident, $settings:expr, |$tx:ident| $work:expr) => {{
+        let settings = $settings;
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let transaction = $database.$begin(&settings).await?;
+            let $tx = &transaction;
+            let result = $work.await;
+            if let Some(result) = transaction.finish(result, tries).await {
+                break result;
+            }
+        }
+    }};
+}
+pub(super) use transaction;

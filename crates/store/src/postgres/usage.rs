@@ -1,5 +1,6 @@
 //! What is used of models: by runs beside their own calls, by callers, and by everyone day by day.
 
+use async_trait::async_trait;
 use domain::run::Usage;
 use domain::scope::Scope;
 use domain::tokens::{DayUsage, OutOfTokens, TokenLimits, TokensUsed, day};
@@ -7,14 +8,53 @@ use jiff::Timestamp;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
-use super::transaction::{Database, Query, Settings, Transaction, inside};
+use super::PostgresStore;
+use super::transaction::{Query, Settings, Transaction, inside, transaction};
 use crate::error::{Result, StoreError};
+use crate::store::usage::UsageCounts;
 use crate::turns::Held;
+
+#[async_trait]
+impl UsageCounts for PostgresStore {
+    async fn count_usage(&self, held: &Held, usage: Usage, now: Timestamp) -> Result<()> {
+        let settings = Settings::workspace(held.workspace).seeing_all();
+        transaction!(self.database, begin_write, settings, |tx| count(tx, held, usage, now))
+    }
+
+    async fn count_call(&self, scope: &Scope, call: Uuid, usage: Usage, now: Timestamp) -> Result<()> {
+        let settings = Settings::of(scope);
+        transaction!(self.database, begin_write, settings, |tx| add(tx, scope, call, usage, now))
+    }
+
+    async fn get_tokens_used(&self, scope: &Scope, now: Timestamp) -> Result<TokensUsed> {
+        let text = format!("{USED} {} AND day = $2", inside(self.database.dialect, "workspace_id"));
+        let day = day(now);
+        let query = Query { text: &text, params: vec![&scope.workspace, &day, &scope.user] };
+        let [rows] = self.database.read(&Settings::of(scope), [query]).await?;
+        let row = rows.first().ok_or(StoreError::NotFound)?;
+        Ok(TokensUsed { user: row.try_get(0)?, workspace: row.try_get(1)? })
+    }
+
+    async fn list_usage(&self, scope: &Scope, since: &str) -> Result<Vec<DayUsage>> {
+        let text = format!(
+            "SELECT day, sum(input_tokens)::bigint, sum(output_tokens)::bigint, sum(runs)::bigint FROM usage_days \
+             WHERE {} AND day >= $2 GROUP BY day ORDER BY day DESC",
+            inside(self.database.dialect, "workspace_id")
+        );
+        let query = Query { text: &text, params: vec![&scope.workspace, &since] };
+        let [rows] = self.database.read(&Settings::of(scope), [query]).await?;
+        let read = |row: &tokio_postgres::Row| {
+            let usage = Usage { input_tokens: row.try_get(1)?, output_tokens: row.try_get(2)? };
+            Ok(DayUsage { day: row.try_get(0)?, usage, runs: row.try_get(3)? })
+        };
+        rows.iter().map(read).collect()
+    }
+}
 
 /// In how many parts a user's day is kept: so many runs of one user end side by side.
 const PARTS: u128 = 8;
 
-pub(super) async fn count(tx: &Transaction, held: &Held, usage: Usage, now: Timestamp) -> Result<()> {
+async fn count(tx: &Transaction, held: &Held, usage: Usage, now: Timestamp) -> Result<()> {
     let text = format!(
         "UPDATE runs SET input_tokens = input_tokens + $4, output_tokens = output_tokens + $5 \
          WHERE {} AND id = $2 AND fence = $3 AND status = 'running'",
@@ -58,13 +98,7 @@ pub(super) async fn add_of_run(
 }
 
 /// Into the caller's day; `call` is any id of what was counted.
-pub(super) async fn add(
-    tx: &Transaction,
-    scope: &Scope,
-    call: Uuid,
-    usage: Usage,
-    now: Timestamp,
-) -> Result<()> {
+async fn add(tx: &Transaction, scope: &Scope, call: Uuid, usage: Usage, now: Timestamp) -> Result<()> {
     let text = format!("INSERT INTO usage_days {COLUMNS} VALUES ($1, $2, $3, $4, $5, $6, 0) {ADD}");
     let Usage { input_tokens, output_tokens } = usage;
     let params: [&(dyn ToSql + Sync); 6] =
@@ -74,15 +108,6 @@ pub(super) async fn add(
 
 const USED: &str = "SELECT coalesce(sum(input_tokens + output_tokens) FILTER (WHERE user_id = $3), 0)::bigint, \
      coalesce(sum(input_tokens + output_tokens), 0)::bigint FROM usage_days WHERE";
-
-pub(super) async fn used(db: &Database, scope: &Scope, now: Timestamp) -> Result<TokensUsed> {
-    let text = format!("{USED} {} AND day = $2", inside(db.dialect, "workspace_id"));
-    let day = day(now);
-    let query = Query { text: &text, params: vec![&scope.workspace, &day, &scope.user] };
-    let [rows] = db.read(&Settings::of(scope), [query]).await?;
-    let row = rows.first().ok_or(StoreError::NotFound)?;
-    Ok(TokensUsed { user: row.try_get(0)?, workspace: row.try_get(1)? })
-}
 
 /// The limit that the caller has reached, if any.
 pub(super) async fn spent(
@@ -98,19 +123,4 @@ pub(super) async fn spent(
     let row = tx.row(&text, &[&scope.workspace, &day(now), &scope.user]).await?;
     let row = row.ok_or(StoreError::NotFound)?;
     Ok(limits.check(TokensUsed { user: row.try_get(0)?, workspace: row.try_get(1)? }).err())
-}
-
-pub(super) async fn list(db: &Database, scope: &Scope, since: &str) -> Result<Vec<DayUsage>> {
-    let text = format!(
-        "SELECT day, sum(input_tokens)::bigint, sum(output_tokens)::bigint, sum(runs)::bigint FROM usage_days \
-         WHERE {} AND day >= $2 GROUP BY day ORDER BY day DESC",
-        inside(db.dialect, "workspace_id")
-    );
-    let query = Query { text: &text, params: vec![&scope.workspace, &since] };
-    let [rows] = db.read(&Settings::of(scope), [query]).await?;
-    let read = |row: &tokio_postgres::Row| {
-        let usage = Usage { input_tokens: row.try_get(1)?, output_tokens: row.try_get(2)? };
-        Ok(DayUsage { day: row.try_get(0)?, usage, runs: row.try_get(3)? })
-    };
-    rows.iter().map(read).collect()
 }

@@ -1,6 +1,7 @@
 //! Workspaces. A removed one keeps its row for as long as rows point to it.
 
-use domain::audit::Action;
+use async_trait::async_trait;
+use domain::audit::{Action, AuditEntry};
 use domain::conversation::Visibility;
 use domain::scope::{Role, Scope};
 use domain::workspace::{Membership, Workspace, WorkspacePatch};
@@ -9,10 +10,67 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::conversations::bad_column;
-use super::transaction::{Database, Query, Settings, Transaction, inside};
-use super::{audit, turn};
+use super::transaction::{Query, Settings, Transaction, inside, transaction};
+use super::{PostgresStore, audit, runs};
 use crate::error::{Result, StoreError};
 use crate::list::Dialect;
+use crate::store::workspaces::Workspaces;
+
+#[async_trait]
+impl Workspaces for PostgresStore {
+    async fn create_workspace(&self, scope: &Scope, workspace: &Workspace) -> Result<()> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| create(tx, scope, workspace))
+    }
+
+    async fn list_memberships(
+        &self,
+        user: &str,
+        workspace: Option<Uuid>,
+        after: Option<Uuid>,
+        limit: usize,
+    ) -> Result<Vec<Membership>> {
+        let own = match self.database.dialect {
+            Dialect::PostgresUnfiltered => "$1::text IS NOT NULL",
+            Dialect::Postgres | Dialect::Sqlite => "m.user_id = $1",
+        };
+        let text = format!(
+            "SELECT w.id, w.org_id, w.name, w.default_visibility, w.created_at, m.role \
+             FROM members m JOIN workspaces w ON w.id = m.workspace_id \
+             WHERE {own} AND w.deleted_at IS NULL AND ($2::uuid IS NULL OR m.workspace_id = $2) \
+               AND ($3::uuid IS NULL OR m.workspace_id > $3) \
+             ORDER BY m.workspace_id LIMIT $4"
+        );
+        let limit = limit as i64;
+        let query = Query { text: &text, params: vec![&user, &workspace, &after, &limit] };
+        let [rows] = self.database.read(&Settings::user(user), [query]).await?;
+        rows.iter().map(|row| Ok(Membership { workspace: read(row, 0)?, role: read_role(row, 5)? })).collect()
+    }
+
+    async fn find_workspace(&self, scope: &Scope) -> Result<Option<Workspace>> {
+        let text = by_id(self.database.dialect);
+        let query = Query { text: &text, params: vec![&scope.workspace] };
+        let [rows] = self.database.read(&Settings::of(scope), [query]).await?;
+        rows.first().map(|row| read(row, 0)).transpose()
+    }
+
+    async fn update_workspace(
+        &self,
+        scope: &Scope,
+        patch: &WorkspacePatch,
+        now: Timestamp,
+    ) -> Result<Workspace> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| update(tx, scope, patch, now))
+    }
+
+    async fn remove_workspace(&self, scope: &Scope, cascade: bool, now: Timestamp) -> Result<()> {
+        let settings = Settings::of(scope).seeing_all();
+        transaction!(self.database, begin_write, settings, |tx| remove(tx, scope, cascade, now))
+    }
+
+    async fn list_audit(&self, scope: &Scope, after: i64, limit: usize) -> Result<Vec<AuditEntry>> {
+        audit::list(&self.database, scope, after, limit).await
+    }
+}
 
 /// Reads `id, org_id, name, default_visibility, created_at` from column `at` on.
 pub(super) fn read(row: &Row, at: usize) -> Result<Workspace> {
@@ -29,7 +87,7 @@ pub(super) fn read_role(row: &Row, at: usize) -> Result<Role> {
     Role::parse(row.try_get(at)?).ok_or_else(|| bad_column(at))
 }
 
-pub(super) async fn create(tx: &Transaction, scope: &Scope, workspace: &Workspace) -> Result<()> {
+async fn create(tx: &Transaction, scope: &Scope, workspace: &Workspace) -> Result<()> {
     let at = workspace.created_at;
     tx.execute(
         "INSERT INTO workspaces (id, org_id, name, default_visibility, created_at) VALUES ($1, $2, $3, $4, $5)",
@@ -45,43 +103,12 @@ pub(super) async fn create(tx: &Transaction, scope: &Scope, workspace: &Workspac
     audit::note(tx, scope, at, Action::MemberAdd, &scope.user, Role::Admin.as_str()).await
 }
 
-pub(super) async fn list_memberships(
-    db: &Database,
-    user: &str,
-    workspace: Option<Uuid>,
-    after: Option<Uuid>,
-    limit: usize,
-) -> Result<Vec<Membership>> {
-    let own = match db.dialect {
-        Dialect::PostgresUnfiltered => "$1::text IS NOT NULL",
-        Dialect::Postgres | Dialect::Sqlite => "m.user_id = $1",
-    };
-    let text = format!(
-        "SELECT w.id, w.org_id, w.name, w.default_visibility, w.created_at, m.role \
-         FROM members m JOIN workspaces w ON w.id = m.workspace_id \
-         WHERE {own} AND w.deleted_at IS NULL AND ($2::uuid IS NULL OR m.workspace_id = $2) \
-           AND ($3::uuid IS NULL OR m.workspace_id > $3) \
-         ORDER BY m.workspace_id LIMIT $4"
-    );
-    let limit = limit as i64;
-    let query = Query { text: &text, params: vec![&user, &workspace, &after, &limit] };
-    let [rows] = db.read(&Settings::user(user), [query]).await?;
-    rows.iter().map(|row| Ok(Membership { workspace: read(row, 0)?, role: read_role(row, 5)? })).collect()
-}
-
 fn by_id(dialect: Dialect) -> String {
     format!(
         "SELECT id, org_id, name, default_visibility, created_at FROM workspaces \
          WHERE {} AND deleted_at IS NULL",
         inside(dialect, "id")
     )
-}
-
-pub(super) async fn find(db: &Database, scope: &Scope) -> Result<Option<Workspace>> {
-    let text = by_id(db.dialect);
-    let query = Query { text: &text, params: vec![&scope.workspace] };
-    let [rows] = db.read(&Settings::of(scope), [query]).await?;
-    rows.first().map(|row| read(row, 0)).transpose()
 }
 
 /// The scope's workspace, under a row lock such as `FOR KEY SHARE`.
@@ -97,7 +124,7 @@ pub(super) async fn lock(tx: &Transaction, scope: &Scope) -> Result<()> {
     tx.row(&text, &[&scope.workspace]).await.map(|_| ())
 }
 
-pub(super) async fn update(
+async fn update(
     tx: &Transaction,
     scope: &Scope,
     patch: &WorkspacePatch,
@@ -117,13 +144,13 @@ pub(super) async fn update(
     Ok(workspace)
 }
 
-pub(super) async fn remove(tx: &Transaction, scope: &Scope, cascade: bool, now: Timestamp) -> Result<()> {
+async fn remove(tx: &Transaction, scope: &Scope, cascade: bool, now: Timestamp) -> Result<()> {
     // The strongest lock: no conversation can be made in it meanwhile.
     let workspace = get(tx, scope, "FOR UPDATE").await?;
     let inside = tx.inside("workspace_id");
     let text = format!("SELECT 1 FROM chat_conversations WHERE {inside} AND deleted_at IS NULL LIMIT 1");
     if tx.row(&text, &[&workspace.id]).await?.is_some() && !cascade {
-        return Err(crate::store::WORKSPACE_NOT_EMPTY);
+        return Err(crate::store::workspaces::WORKSPACE_NOT_EMPTY);
     }
     for (statement, condition) in [
         ("UPDATE files SET deleted_at = $2", "deleted_at IS NULL"),
@@ -140,7 +167,7 @@ pub(super) async fn remove(tx: &Transaction, scope: &Scope, cascade: bool, now: 
     ] {
         tx.execute(&format!("{statement} WHERE {inside} AND {condition}"), &[&workspace.id, &now]).await?;
     }
-    turn::cancel_all(tx, scope, None, now).await?;
+    runs::cancel_all(tx, scope, None, now).await?;
     let text = format!("UPDATE workspaces SET deleted_at = $2 WHERE {}", tx.inside("id"));
     tx.execute(&text, &[&workspace.id, &now]).await?;
     let detail = if cascade { "cascade" } else { "" };

@@ -1,14 +1,50 @@
 //! Agents, and the workspace's own choice of a model.
 
+use async_trait::async_trait;
 use domain::agent::Agent;
 use domain::scope::Scope;
 use domain::time::from_ms;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use uuid::Uuid;
 
-use super::workspaces;
+use super::writer::Durability;
+use super::{SqliteStore, workspaces};
 use crate::error::{Result, StoreError};
+use crate::store::agents::Agents;
 use crate::turns::{parse_json, to_json};
+
+#[async_trait]
+impl Agents for SqliteStore {
+    async fn put_agent(&self, scope: &Scope, agent: &Agent) -> Result<()> {
+        let (scope, agent) = (scope.clone(), agent.clone());
+        self.writer.write(Durability::Full, move |db| put(db, &scope, &agent)).await
+    }
+
+    async fn list_agents(&self, scope: &Scope, after: Option<Uuid>, limit: usize) -> Result<Vec<Agent>> {
+        let scope = scope.clone();
+        self.readers.read(move |db| list(db, &scope, after, limit)).await
+    }
+
+    async fn find_agent(&self, scope: &Scope, id: Uuid) -> Result<Option<Agent>> {
+        let scope = scope.clone();
+        self.readers.read(move |db| find(db, &scope, id)).await
+    }
+
+    async fn remove_agent(&self, scope: &Scope, id: Uuid) -> Result<()> {
+        let scope = scope.clone();
+        self.writer.write(Durability::Full, move |db| remove(db, &scope, id)).await
+    }
+
+    async fn get_workspace_model(&self, scope: &Scope) -> Result<Option<String>> {
+        let scope = scope.clone();
+        self.readers.read(move |db| model(db, &scope)).await
+    }
+
+    async fn set_workspace_model(&self, scope: &Scope, model: Option<&str>) -> Result<()> {
+        let (scope, model) = (scope.clone(), model.map(str::to_owned));
+        self.writer.write(Durability::Full, move |db| set_model(db, &scope, model.as_deref())).await
+    }
+}
 
 fn read(row: &Row<'_>) -> rusqlite::Result<(Agent, String)> {
     let agent = Agent {
@@ -25,7 +61,7 @@ fn whole((agent, settings): (Agent, String)) -> Result<Agent> {
     Ok(Agent { settings: parse_json(&settings)?, ..agent })
 }
 
-pub(super) fn put(db: &Connection, scope: &Scope, agent: &Agent) -> Result<()> {
+fn put(db: &Connection, scope: &Scope, agent: &Agent) -> Result<()> {
     workspaces::find(db, scope)?.ok_or(StoreError::NotFound)?;
     db.execute(
         "INSERT INTO agents (workspace_id, id, name, settings, created_at, updated_at) \
@@ -43,7 +79,7 @@ pub(super) fn put(db: &Connection, scope: &Scope, agent: &Agent) -> Result<()> {
     Ok(())
 }
 
-pub(super) fn list(db: &Connection, scope: &Scope, after: Option<Uuid>, limit: usize) -> Result<Vec<Agent>> {
+fn list(db: &Connection, scope: &Scope, after: Option<Uuid>, limit: usize) -> Result<Vec<Agent>> {
     let mut statement = db.prepare_cached(
         "SELECT id, name, settings, created_at, updated_at FROM agents \
          WHERE workspace_id = ?1 AND id > ?2 ORDER BY id LIMIT ?3",
@@ -53,7 +89,7 @@ pub(super) fn list(db: &Connection, scope: &Scope, after: Option<Uuid>, limit: u
     rows.map(|row| whole(row?)).collect()
 }
 
-pub(super) fn find(db: &Connection, scope: &Scope, id: Uuid) -> Result<Option<Agent>> {
+fn find(db: &Connection, scope: &Scope, id: Uuid) -> Result<Option<Agent>> {
     let row = db
         .prepare_cached(
             "SELECT id, name, settings, created_at, updated_at FROM agents WHERE workspace_id = ?1 AND id = ?2",
@@ -63,13 +99,13 @@ pub(super) fn find(db: &Connection, scope: &Scope, id: Uuid) -> Result<Option<Ag
     row.map(whole).transpose()
 }
 
-pub(super) fn remove(db: &Connection, scope: &Scope, id: Uuid) -> Result<()> {
+fn remove(db: &Connection, scope: &Scope, id: Uuid) -> Result<()> {
     let removed =
         db.execute("DELETE FROM agents WHERE workspace_id = ?1 AND id = ?2", params![scope.workspace, id])?;
     if removed == 0 { Err(StoreError::NotFound) } else { Ok(()) }
 }
 
-pub(super) fn model(db: &Connection, scope: &Scope) -> Result<Option<String>> {
+fn model(db: &Connection, scope: &Scope) -> Result<Option<String>> {
     let row = db
         .prepare_cached("SELECT model FROM workspaces WHERE id = ?1 AND deleted_at IS NULL")?
         .query_row([scope.workspace], |row| row.get(0))
@@ -77,7 +113,7 @@ pub(super) fn model(db: &Connection, scope: &Scope) -> Result<Option<String>> {
     row.ok_or(StoreError::NotFound)
 }
 
-pub(super) fn set_model(db: &Connection, scope: &Scope, model: Option<&str>) -> Result<()> {
+fn set_model(db: &Connection, scope: &Scope, model: Option<&str>) -> Result<()> {
     let set = db.execute(
         "UPDATE workspaces SET model = ?2 WHERE id = ?1 AND deleted_at IS NULL",
         params![scope.workspace, model],

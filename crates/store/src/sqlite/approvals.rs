@@ -1,5 +1,6 @@
 //! Calls that wait for a person.
 
+use async_trait::async_trait;
 use domain::approval::{Approval, Decision};
 use domain::run::RunStatus;
 use domain::scope::Scope;
@@ -7,10 +8,33 @@ use domain::time::from_ms;
 use rusqlite::{Connection, params};
 use uuid::Uuid;
 
-use super::runs;
+use super::writer::Durability;
+use super::{SqliteStore, runs};
 use crate::error::{Result, StoreError};
-use crate::store::{APPROVAL_DECIDED, RUN_ENDED};
+use crate::store::approvals::{APPROVAL_DECIDED, Approvals, RUN_ENDED};
 use crate::turns::{Held, parse_json, to_json};
+
+#[async_trait]
+impl Approvals for SqliteStore {
+    async fn add_approvals(&self, held: &Held, approvals: &[Approval]) -> Result<()> {
+        let (held, approvals) = (*held, approvals.to_vec());
+        self.writer.write(Durability::Full, move |db| add(db, &held, &approvals)).await
+    }
+
+    async fn list_approvals(&self, workspace: Uuid, run: Uuid) -> Result<Vec<Approval>> {
+        self.readers.read(move |db| list(db, workspace, run)).await
+    }
+
+    async fn decide_approval(&self, scope: &Scope, run: Uuid, id: Uuid, decision: &Decision) -> Result<()> {
+        let (scope, decision) = (scope.clone(), decision.clone());
+        self.writer.write(Durability::Full, move |db| decide(db, &scope, run, id, &decision)).await
+    }
+
+    async fn start_approved(&self, held: &Held, id: Uuid) -> Result<bool> {
+        let held = *held;
+        self.writer.write(Durability::Full, move |db| start(db, &held, id)).await
+    }
+}
 
 /// `Lost` unless the run is under way with this fence.
 fn guard(db: &Connection, held: &Held) -> Result<()> {
@@ -22,7 +46,7 @@ fn guard(db: &Connection, held: &Held) -> Result<()> {
     if ours { Ok(()) } else { Err(StoreError::Lost) }
 }
 
-pub(super) fn add(db: &Connection, held: &Held, approvals: &[Approval]) -> Result<()> {
+fn add(db: &Connection, held: &Held, approvals: &[Approval]) -> Result<()> {
     guard(db, held)?;
     for approval in approvals {
         db.prepare_cached(
@@ -65,7 +89,7 @@ pub(super) fn list(db: &Connection, workspace: Uuid, run: Uuid) -> Result<Vec<Ap
     .collect()
 }
 
-pub(super) fn decide(db: &Connection, scope: &Scope, run: Uuid, id: Uuid, decision: &Decision) -> Result<()> {
+fn decide(db: &Connection, scope: &Scope, run: Uuid, id: Uuid, decision: &Decision) -> Result<()> {
     let found = runs::get(db, scope, run)?;
     let all = list(db, scope.workspace, run)?;
     let approval = all.into_iter().find(|approval| approval.id == id).ok_or(StoreError::NotFound)?;
@@ -91,7 +115,7 @@ pub(super) fn decide(db: &Connection, scope: &Scope, run: Uuid, id: Uuid, decisi
     Ok(())
 }
 
-pub(super) fn start(db: &Connection, held: &Held, id: Uuid) -> Result<bool> {
+fn start(db: &Connection, held: &Held, id: Uuid) -> Result<bool> {
     guard(db, held)?;
     let started = db.execute(
         "UPDATE approvals SET started = 1 \

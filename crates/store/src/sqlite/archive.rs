@@ -1,5 +1,8 @@
 //! Whole conversations, out and in.
 
+use std::sync::Arc;
+
+use async_trait::async_trait;
 use domain::file::{Bag, name_key};
 use domain::scope::Scope;
 use domain::time::from_ms;
@@ -9,14 +12,62 @@ use jiff::Timestamp;
 use rusqlite::{Connection, params, params_from_iter};
 use uuid::Uuid;
 
-use super::{archive_runs, branches, conversations, files, is_taken, messages, search, workspaces};
+use super::writer::Durability;
+use super::{
+    SqliteStore, archive_runs, branches, conversations, files, is_taken, messages, search, workspaces,
+};
 use crate::error::{Result, StoreError};
 use crate::files::Stored;
 use crate::list::{Dialect, Sql, Value};
-use crate::store::TURN_UNDER_WAY;
+use crate::store::archive::{Archives, TURN_UNDER_WAY};
 use crate::transfer::Pieces;
 
-pub(super) fn list(db: &Connection, scope: &Scope, after: Option<Uuid>, limit: usize) -> Result<Vec<Uuid>> {
+#[async_trait]
+impl Archives for SqliteStore {
+    async fn list_archivable(&self, scope: &Scope, after: Option<Uuid>, limit: usize) -> Result<Vec<Uuid>> {
+        let scope = scope.clone();
+        self.readers.read(move |db| list(db, &scope, after, limit)).await
+    }
+
+    async fn get_archive(&self, scope: &Scope, id: Uuid) -> Result<Archive> {
+        let scope = scope.clone();
+        self.readers.read(move |db| get(db, &scope, id)).await
+    }
+
+    async fn list_archived_files(&self, scope: &Scope) -> Result<Vec<ArchivedFile>> {
+        let scope = scope.clone();
+        self.readers.read(move |db| files::archived(db, &scope, Bag::Workspace)).await
+    }
+
+    async fn known_conversations(&self, scope: &Scope, ids: &[Uuid]) -> Result<Vec<bool>> {
+        let (scope, ids) = (scope.clone(), ids.to_vec());
+        self.readers.read(move |db| known(db, &scope, &ids)).await
+    }
+
+    async fn import_archive(
+        &self,
+        scope: &Scope,
+        archive: Arc<Archive>,
+        traces: Arc<dyn Pieces<Trace>>,
+    ) -> Result<bool> {
+        let scope = scope.clone();
+        let work = move |db: &_| import(db, &scope, &archive, &*traces);
+        self.writer.write(Durability::Full, work).await
+    }
+
+    async fn list_message_ids(&self, scope: &Scope, conversation: Uuid) -> Result<Vec<Uuid>> {
+        let scope = scope.clone();
+        self.readers.read(move |db| message_ids(db, &scope, conversation)).await
+    }
+
+    async fn extend_archive(&self, scope: &Scope, growth: Arc<Growth>, stored: &[Stored]) -> Result<bool> {
+        let (scope, stored) = (scope.clone(), stored.to_vec());
+        let work = move |db: &_| extend(db, &scope, &growth, &stored);
+        self.writer.write(Durability::Full, work).await
+    }
+}
+
+fn list(db: &Connection, scope: &Scope, after: Option<Uuid>, limit: usize) -> Result<Vec<Uuid>> {
     let mut sql = Sql::new(Dialect::Sqlite);
     let workspace = sql.bind(Value::Uuid(scope.workspace));
     let visible = sql.visible(scope, false);
@@ -31,13 +82,13 @@ pub(super) fn list(db: &Connection, scope: &Scope, after: Option<Uuid>, limit: u
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
-pub(super) fn known(db: &Connection, scope: &Scope, ids: &[Uuid]) -> Result<Vec<bool>> {
+fn known(db: &Connection, scope: &Scope, ids: &[Uuid]) -> Result<Vec<bool>> {
     let mut statement =
         db.prepare_cached("SELECT 1 FROM chat_conversations WHERE workspace_id = ?1 AND id = ?2")?;
     ids.iter().map(|id| Ok(statement.exists(params![scope.workspace, id])?)).collect()
 }
 
-pub(super) fn get(db: &Connection, scope: &Scope, id: Uuid) -> Result<Archive> {
+fn get(db: &Connection, scope: &Scope, id: Uuid) -> Result<Archive> {
     let (conversation, _) = conversations::get(db, scope, id)?;
     let current = branches::current(db, scope, id)?;
     let first = (0, conversation.id, 0, 0, conversation.created_at);
@@ -81,12 +132,7 @@ pub(super) fn get(db: &Connection, scope: &Scope, id: Uuid) -> Result<Archive> {
     })
 }
 
-pub(super) fn import(
-    db: &Connection,
-    scope: &Scope,
-    archive: &Archive,
-    traces: &dyn Pieces<Trace>,
-) -> Result<bool> {
+fn import(db: &Connection, scope: &Scope, archive: &Archive, traces: &dyn Pieces<Trace>) -> Result<bool> {
     workspaces::find(db, scope)?.ok_or(StoreError::NotFound)?;
     let id = archive.conversation.id;
     if known(db, scope, &[id])? == [true] {
@@ -137,7 +183,7 @@ fn insert_branch(
     Ok(())
 }
 
-pub(super) fn message_ids(db: &Connection, scope: &Scope, conversation: Uuid) -> Result<Vec<Uuid>> {
+fn message_ids(db: &Connection, scope: &Scope, conversation: Uuid) -> Result<Vec<Uuid>> {
     conversations::get(db, scope, conversation)?;
     let mut statement =
         db.prepare_cached("SELECT id FROM messages WHERE workspace_id = ?1 AND conversation_id = ?2")?;
@@ -145,7 +191,7 @@ pub(super) fn message_ids(db: &Connection, scope: &Scope, conversation: Uuid) ->
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
-pub(super) fn extend(db: &Connection, scope: &Scope, of: &Growth, stored: &[Stored]) -> Result<bool> {
+fn extend(db: &Connection, scope: &Scope, of: &Growth, stored: &[Stored]) -> Result<bool> {
     let id = of.conversation.id;
     let (was, pk) = conversations::get(db, scope, id)?;
     if was.version != of.version {

@@ -1,7 +1,9 @@
 //! Settled runs with their logs, out and in: those of a conversation, and executions.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
+use async_trait::async_trait;
 use domain::file::Bag;
 use domain::scope::Scope;
 use domain::transfer::{ArchivedExecution, ArchivedRun, Trace};
@@ -10,10 +12,41 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use uuid::Uuid;
 
 use super::archive::{insert_file, taken};
-use super::{approvals, executions, files, runs, workspaces};
+use super::writer::Durability;
+use super::{SqliteStore, approvals, executions, files, runs, workspaces};
 use crate::error::{Result, StoreError};
+use crate::store::archive_runs::ArchivedRuns;
 use crate::transfer::{Pieces, read_piece};
 use crate::turns::{parse_json, to_json};
+
+#[async_trait]
+impl ArchivedRuns for SqliteStore {
+    async fn list_executions(&self, scope: &Scope, after: Option<Uuid>, limit: usize) -> Result<Vec<Uuid>> {
+        let scope = scope.clone();
+        self.readers.read(move |db| list_executions(db, &scope, after, limit)).await
+    }
+
+    async fn get_archived_execution(&self, scope: &Scope, id: Uuid) -> Result<ArchivedExecution> {
+        let scope = scope.clone();
+        self.readers.read(move |db| get_execution(db, &scope, id)).await
+    }
+
+    async fn import_execution(
+        &self,
+        scope: &Scope,
+        execution: Arc<ArchivedExecution>,
+        traces: Arc<dyn Pieces<Trace>>,
+    ) -> Result<bool> {
+        let scope = scope.clone();
+        let work = move |db: &_| import_execution(db, &scope, &execution, &*traces);
+        self.writer.write(Durability::Full, work).await
+    }
+
+    async fn is_empty(&self, scope: &Scope) -> Result<bool> {
+        let scope = scope.clone();
+        self.readers.read(move |db| is_empty(db, &scope)).await
+    }
+}
 
 /// After the columns of a run.
 const COLUMNS: &str = "branch, user_id, request, assets, forgotten, last_entry";
@@ -138,12 +171,7 @@ pub(super) fn insert_traces<'a>(
     Ok(())
 }
 
-pub(super) fn list_executions(
-    db: &Connection,
-    scope: &Scope,
-    after: Option<Uuid>,
-    limit: usize,
-) -> Result<Vec<Uuid>> {
+fn list_executions(db: &Connection, scope: &Scope, after: Option<Uuid>, limit: usize) -> Result<Vec<Uuid>> {
     let mut statement = db.prepare_cached(
         "SELECT execution_id FROM runs INDEXED BY idx_runs_execution WHERE workspace_id = ?1 AND execution_id > ?2 \
          AND status NOT IN ('queued', 'running') AND (?3 OR user_id = ?4) ORDER BY execution_id LIMIT ?5",
@@ -153,7 +181,7 @@ pub(super) fn list_executions(
     Ok(statement.query_map(bound, |row| row.get(0))?.collect::<rusqlite::Result<_>>()?)
 }
 
-pub(super) fn get_execution(db: &Connection, scope: &Scope, id: Uuid) -> Result<ArchivedExecution> {
+fn get_execution(db: &Connection, scope: &Scope, id: Uuid) -> Result<ArchivedExecution> {
     executions::check(db, scope, id)?;
     let text = format!(
         "SELECT {}, {COLUMNS}, response FROM runs WHERE workspace_id = ?1 AND execution_id = ?2",
@@ -167,7 +195,7 @@ pub(super) fn get_execution(db: &Connection, scope: &Scope, id: Uuid) -> Result<
     Ok(ArchivedExecution { id, run, response, files: files::archived(db, scope, Bag::Execution(id))? })
 }
 
-pub(super) fn import_execution(
+fn import_execution(
     db: &Connection,
     scope: &Scope,
     of: &ArchivedExecution,
@@ -184,7 +212,7 @@ pub(super) fn import_execution(
 }
 
 /// Whether nothing is there that an import could bring.
-pub(super) fn is_empty(db: &Connection, scope: &Scope) -> Result<bool> {
+fn is_empty(db: &Connection, scope: &Scope) -> Result<bool> {
     let found: Option<i64> = ["chat_conversations", "runs", "files", "agents", "pages", "user_tables"]
         .into_iter()
         .find_map(|table| {

@@ -1,16 +1,57 @@
 //! Branches: a thread is its branch's own messages after those it shares with its parents.
 
+use async_trait::async_trait;
 use domain::conversation::{Conversation, Visibility};
+use domain::file::File;
 use domain::scope::Scope;
 use domain::time::from_ms;
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 use uuid::Uuid;
 
-use super::{conversations, fork_files, messages, search};
+use super::writer::Durability;
+use super::{SqliteStore, conversations, fork_files, messages, search};
 use crate::error::{Result, StoreError};
 use crate::files::Fork;
+use crate::store::branches::Branches;
 use crate::turns::Branch;
+
+#[async_trait]
+impl Branches for SqliteStore {
+    async fn list_fork_files(&self, scope: &Scope, conversation: Uuid, through: Uuid) -> Result<Vec<File>> {
+        let scope = scope.clone();
+        self.readers.read(move |db| fork_files::list(db, &scope, conversation, through)).await
+    }
+
+    async fn fork_conversation(
+        &self,
+        scope: &Scope,
+        conversation: Uuid,
+        through: Uuid,
+        fork: &Fork,
+    ) -> Result<Conversation> {
+        let (scope, fork) = (scope.clone(), fork.clone());
+        let work = move |db: &_| fork_through(db, &scope, conversation, through, &fork);
+        self.writer.write(Durability::Full, work).await
+    }
+
+    async fn list_branches(&self, scope: &Scope, conversation: Uuid) -> Result<Vec<Branch>> {
+        let scope = scope.clone();
+        self.readers.read(move |db| list(db, &scope, conversation)).await
+    }
+
+    async fn select_branch(
+        &self,
+        scope: &Scope,
+        conversation: Uuid,
+        branch: Uuid,
+        now: Timestamp,
+    ) -> Result<Conversation> {
+        let scope = scope.clone();
+        let work = move |db: &_| select(db, &scope, conversation, branch, now);
+        self.writer.write(Durability::Full, work).await
+    }
+}
 
 /// The segments of a thread, its own branch first: messages of `branch` with `seq <= through`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -141,7 +182,7 @@ fn message_at(
         .optional()?)
 }
 
-pub(super) fn list(db: &Connection, scope: &Scope, conversation: Uuid) -> Result<Vec<Branch>> {
+fn list(db: &Connection, scope: &Scope, conversation: Uuid) -> Result<Vec<Branch>> {
     let (thread, _) = conversations::get(db, scope, conversation)?;
     let current = current(db, scope, conversation)?;
     let mut statement = db.prepare_cached(
@@ -168,7 +209,7 @@ pub(super) fn list(db: &Connection, scope: &Scope, conversation: Uuid) -> Result
         .collect()
 }
 
-pub(super) fn select(
+fn select(
     db: &Connection,
     scope: &Scope,
     conversation: Uuid,
@@ -186,7 +227,7 @@ pub(super) fn select(
 }
 
 /// A new conversation of the caller's own with the thread through one message.
-pub(super) fn fork(
+fn fork_through(
     db: &Connection,
     scope: &Scope,
     conversation: Uuid,

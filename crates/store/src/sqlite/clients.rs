@@ -1,15 +1,47 @@
 //! What the APIs of other people's clients keep beside a conversation and its runs.
 
+use async_trait::async_trait;
 use domain::message::Message;
 use domain::scope::Scope;
 use rusqlite::{Connection, OptionalExtension, params};
 use uuid::Uuid;
 
-use super::{conversations, messages, runs};
+use super::writer::Durability;
+use super::{SqliteStore, conversations, messages, runs};
 use crate::error::{Result, StoreError};
+use crate::store::clients::Clients;
 use crate::turns::{Asking, parse_json};
 
-pub(super) fn asking(db: &Connection, scope: &Scope, run: Uuid) -> Result<Asking> {
+#[async_trait]
+impl Clients for SqliteStore {
+    async fn get_asking(&self, scope: &Scope, run: Uuid) -> Result<Asking> {
+        let scope = scope.clone();
+        self.readers.read(move |db| asking(db, &scope, run)).await
+    }
+
+    async fn forget_response(&self, scope: &Scope, run: Uuid) -> Result<()> {
+        let scope = scope.clone();
+        self.writer.write(Durability::Full, move |db| forget(db, &scope, run)).await
+    }
+
+    async fn list_metadata(&self, scope: &Scope, ids: &[Uuid]) -> Result<Vec<(Uuid, Option<String>)>> {
+        let (scope, ids) = (scope.clone(), ids.to_vec());
+        self.readers.read(move |db| metadata(db, &scope, &ids)).await
+    }
+
+    async fn set_metadata(&self, scope: &Scope, conversation: Uuid, metadata: &str) -> Result<()> {
+        let (scope, metadata) = (scope.clone(), metadata.to_owned());
+        let set = move |db: &rusqlite::Connection| set_metadata(db, &scope, conversation, &metadata);
+        self.writer.write(Durability::Full, set).await
+    }
+
+    async fn get_message(&self, scope: &Scope, conversation: Uuid, message: Uuid) -> Result<Message> {
+        let scope = scope.clone();
+        self.readers.read(move |db| get_message(db, &scope, conversation, message)).await
+    }
+}
+
+fn asking(db: &Connection, scope: &Scope, run: Uuid) -> Result<Asking> {
     let found = runs::get(db, scope, run)?;
     let (request, forgotten): (String, bool) = db
         .prepare_cached("SELECT request, forgotten FROM runs WHERE workspace_id = ?1 AND id = ?2")?
@@ -17,7 +49,7 @@ pub(super) fn asking(db: &Connection, scope: &Scope, run: Uuid) -> Result<Asking
     Ok(Asking { run: found, turn: parse_json(&request)?, forgotten })
 }
 
-pub(super) fn forget(db: &Connection, scope: &Scope, run: Uuid) -> Result<()> {
+fn forget(db: &Connection, scope: &Scope, run: Uuid) -> Result<()> {
     runs::get(db, scope, run)?;
     db.execute(
         "UPDATE runs SET forgotten = 1 WHERE workspace_id = ?1 AND id = ?2",
@@ -26,11 +58,7 @@ pub(super) fn forget(db: &Connection, scope: &Scope, run: Uuid) -> Result<()> {
     Ok(())
 }
 
-pub(super) fn metadata(
-    db: &Connection,
-    scope: &Scope,
-    conversations: &[Uuid],
-) -> Result<Vec<(Uuid, Option<String>)>> {
+fn metadata(db: &Connection, scope: &Scope, conversations: &[Uuid]) -> Result<Vec<(Uuid, Option<String>)>> {
     let mut found = Vec::with_capacity(conversations.len());
     let mut statement =
         db.prepare_cached("SELECT metadata FROM chat_conversations WHERE workspace_id = ?1 AND id = ?2")?;
@@ -41,7 +69,7 @@ pub(super) fn metadata(
     Ok(found)
 }
 
-pub(super) fn set_metadata(db: &Connection, scope: &Scope, id: Uuid, metadata: &str) -> Result<()> {
+fn set_metadata(db: &Connection, scope: &Scope, id: Uuid, metadata: &str) -> Result<()> {
     conversations::find(db, scope, id, false, false)?.ok_or(StoreError::NotFound)?;
     db.execute(
         "UPDATE chat_conversations SET metadata = ?3 WHERE workspace_id = ?1 AND id = ?2",
@@ -50,7 +78,7 @@ pub(super) fn set_metadata(db: &Connection, scope: &Scope, id: Uuid, metadata: &
     Ok(())
 }
 
-pub(super) fn message(db: &Connection, scope: &Scope, conversation: Uuid, message: Uuid) -> Result<Message> {
+fn get_message(db: &Connection, scope: &Scope, conversation: Uuid, message: Uuid) -> Result<Message> {
     conversations::find(db, scope, conversation, false, false)?.ok_or(StoreError::NotFound)?;
     messages::get(db, scope, conversation, message)
 }

@@ -1,9 +1,10 @@
 //! Conversations: five operations and restore.
 
+use async_trait::async_trait;
 use domain::audit::Action;
 use domain::conversation::{
-    Conversation, ConversationPatch, ConversationQuery, Kind, Mode, NewConversation, Page, PatchFault,
-    Source, Visibility, Write,
+    Conversation, ConversationPatch, ConversationQuery, ConversationSearch, Found, Kind, Mode,
+    NewConversation, Page, PatchFault, Source, Visibility, Write,
 };
 use domain::scope::Scope;
 use domain::time::from_ms;
@@ -12,10 +13,69 @@ use rusqlite::types::{ToSql, ToSqlOutput, Type};
 use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 use uuid::Uuid;
 
-use super::{audit, branches, is_taken, messages, search, turn, workspaces};
+use super::writer::Durability;
+use super::{SqliteStore, audit, is_taken, runs, search, workspaces};
 use crate::error::{Result, StoreError};
 use crate::list::{self, Dialect, Sql, Value};
-use crate::store::{Thread, ThreadRead};
+use crate::store::conversations::Conversations;
+
+#[async_trait]
+impl Conversations for SqliteStore {
+    async fn create_conversation(
+        &self,
+        scope: &Scope,
+        new: &NewConversation,
+        id: Uuid,
+        write: &Write,
+    ) -> Result<Conversation> {
+        let (scope, new, write) = (scope.clone(), new.clone(), write.clone());
+        self.writer.write(Durability::Full, move |db| create(db, &scope, &new, id, &write)).await
+    }
+
+    async fn list_conversations(
+        &self,
+        scope: &Scope,
+        query: &ConversationQuery,
+    ) -> Result<Page<Conversation>> {
+        let (scope, query) = (scope.clone(), query.clone());
+        self.readers.read(move |db| list(db, &scope, &query)).await
+    }
+
+    async fn search_conversations(&self, scope: &Scope, search: &ConversationSearch) -> Result<Page<Found>> {
+        let (scope, search) = (scope.clone(), search.clone());
+        self.readers.read(move |db| search::search(db, &scope, &search)).await
+    }
+
+    async fn update_conversation(
+        &self,
+        scope: &Scope,
+        id: Uuid,
+        patch: &ConversationPatch,
+        if_version: Option<i64>,
+        write: &Write,
+    ) -> Result<Conversation> {
+        let (scope, patch, write) = (scope.clone(), patch.clone(), write.clone());
+        self.writer
+            .write(Durability::Full, move |db| update(db, &scope, id, &patch, if_version, &write))
+            .await
+    }
+
+    async fn delete_conversation(
+        &self,
+        scope: &Scope,
+        id: Uuid,
+        if_version: Option<i64>,
+        now: Timestamp,
+    ) -> Result<()> {
+        let scope = scope.clone();
+        self.writer.write(Durability::Full, move |db| delete(db, &scope, id, if_version, now)).await
+    }
+
+    async fn restore_conversation(&self, scope: &Scope, id: Uuid, now: Timestamp) -> Result<Conversation> {
+        let scope = scope.clone();
+        self.writer.write(Durability::Full, move |db| restore(db, &scope, id, now)).await
+    }
+}
 
 impl ToSql for Value {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
@@ -159,23 +219,7 @@ pub(super) fn get(db: &Connection, scope: &Scope, id: Uuid) -> Result<(Conversat
     find(db, scope, id, false, true)?.ok_or(StoreError::NotFound)
 }
 
-pub(super) fn get_thread(db: &Connection, scope: &Scope, id: Uuid, read: ThreadRead) -> Result<Thread> {
-    let (conversation, _) = get(db, scope, id)?;
-    let branch = match read.branch {
-        Some(branch) => branches::find(db, scope, id, branch)?,
-        None => branches::current(db, scope, id)?,
-    };
-    let (messages, has_before) = match read.window {
-        None => (Vec::new(), false),
-        Some(window) => {
-            let lineage = branches::lineage(db, scope, id, branch)?;
-            messages::read_window(db, scope, id, &lineage, window)?
-        }
-    };
-    Ok(Thread { conversation, messages, has_before })
-}
-
-pub(super) fn list(db: &Connection, scope: &Scope, query: &ConversationQuery) -> Result<Page<Conversation>> {
+fn list(db: &Connection, scope: &Scope, query: &ConversationQuery) -> Result<Page<Conversation>> {
     let sql = list::list(Dialect::Sqlite, scope, query);
     let mut statement = db.prepare_cached(&sql.text)?;
     let rows = statement.query_map(params_from_iter(&sql.values), read)?.collect::<rusqlite::Result<_>>()?;
@@ -214,7 +258,7 @@ pub(super) fn save(db: &Connection, pk: i64, changed: &Conversation) -> Result<(
     Ok(())
 }
 
-pub(super) fn update(
+fn update(
     db: &Connection,
     scope: &Scope,
     id: Uuid,
@@ -236,13 +280,7 @@ pub(super) fn update(
     Ok(changed)
 }
 
-pub(super) fn delete(
-    db: &Connection,
-    scope: &Scope,
-    id: Uuid,
-    if_version: Option<i64>,
-    now: Timestamp,
-) -> Result<()> {
+fn delete(db: &Connection, scope: &Scope, id: Uuid, if_version: Option<i64>, now: Timestamp) -> Result<()> {
     let (mut conversation, pk) = get(db, scope, id)?;
     if !scope.owns(&conversation.owner) {
         return Err(StoreError::Denied("only the owner or an admin may delete a conversation"));
@@ -260,10 +298,10 @@ pub(super) fn delete(
          WHERE workspace_id = ?1 AND conversation_id = ?2 AND deleted_at IS NULL",
     )?
     .execute(params![scope.workspace, id, conversation.updated_at.as_millisecond()])?;
-    turn::cancel_all(db, scope, Some(id), now)
+    runs::cancel_all(db, scope, Some(id), now)
 }
 
-pub(super) fn restore(db: &Connection, scope: &Scope, id: Uuid, now: Timestamp) -> Result<Conversation> {
+fn restore(db: &Connection, scope: &Scope, id: Uuid, now: Timestamp) -> Result<Conversation> {
     let Some((mut conversation, pk)) = find(db, scope, id, true, true)? else {
         return get(db, scope, id).map(|(live, _)| live);
     };

@@ -1,18 +1,37 @@
 //! Executions: runs outside any conversation, seen by who started them and by those who see all.
 
+use async_trait::async_trait;
 use domain::file::Bag;
 use domain::run::Lease;
 use domain::scope::Scope;
 use rusqlite::{Connection, OptionalExtension, params};
 use uuid::Uuid;
 
-use super::turn::{NOW_MS, open_runs, remember, repeated};
-use super::{files, is_taken, log, run_files, runs, usage, workspaces};
+use super::leases::NOW_MS;
+use super::turns::append;
+use super::turns::begin::open_runs;
+use super::turns::idempotency::{remember, repeated};
+use super::writer::Durability;
+use super::{SqliteStore, files, is_taken, run_files, runs, usage, workspaces};
 use crate::error::{Result, StoreError};
 use crate::files::{Execution, NewExecution, execution_opening, execution_turn};
+use crate::store::executions::Executions;
 use crate::turns::{Begun, Held, to_json};
 
-pub(super) fn begin(db: &Connection, scope: &Scope, new: &NewExecution) -> Result<Begun> {
+#[async_trait]
+impl Executions for SqliteStore {
+    async fn begin_execution(&self, scope: &Scope, new: &NewExecution) -> Result<Begun> {
+        let (scope, new) = (scope.clone(), new.clone());
+        self.writer.write(Durability::Full, move |db| begin(db, &scope, &new)).await
+    }
+
+    async fn get_execution(&self, scope: &Scope, id: Uuid) -> Result<Execution> {
+        let scope = scope.clone();
+        self.readers.read(move |db| get(db, &scope, id)).await
+    }
+}
+
+fn begin(db: &Connection, scope: &Scope, new: &NewExecution) -> Result<Begun> {
     if let Some(before) = repeated(db, scope, new.idempotency.as_ref(), new.now)? {
         return Ok(before);
     }
@@ -27,7 +46,7 @@ pub(super) fn begin(db: &Connection, scope: &Scope, new: &NewExecution) -> Resul
     files::keep_in(db, scope.workspace, (bag, None), &new.files, new.max_bag_bytes, new.now)?;
     let lease = insert_run(db, scope, new)?;
     let opening = execution_opening(new)?;
-    log::insert_row(db, &Held { workspace: scope.workspace, lease }, &opening)?;
+    append::insert_row(db, &Held { workspace: scope.workspace, lease }, &opening)?;
     remember(db, scope, new.idempotency.as_ref(), new.run, new.now)?;
     Ok(Begun::Started(runs::by_id(db, scope.workspace, new.run)?, lease, opening))
 }
@@ -80,7 +99,7 @@ pub(super) fn check(db: &Connection, scope: &Scope, id: Uuid) -> Result<()> {
     }
 }
 
-pub(super) fn get(db: &Connection, scope: &Scope, id: Uuid) -> Result<Execution> {
+fn get(db: &Connection, scope: &Scope, id: Uuid) -> Result<Execution> {
     let found = find(db, scope, id)?.filter(|(_, user, _)| scope.owns(user));
     let (run, _, response) = found.ok_or(StoreError::NotFound)?;
     let files = run_files::of_run(db, scope.workspace, run)?;

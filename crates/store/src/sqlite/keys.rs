@@ -1,5 +1,6 @@
 //! API keys, kept as hashes.
 
+use async_trait::async_trait;
 use domain::audit::Action;
 use domain::scope::{Role, Scope};
 use domain::time::from_ms;
@@ -8,9 +9,33 @@ use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use uuid::Uuid;
 
-use super::audit;
 use super::workspaces::{self, read_role};
+use super::writer::Durability;
+use super::{SqliteStore, audit};
 use crate::error::{Result, StoreError};
+use crate::store::keys::Keys;
+
+#[async_trait]
+impl Keys for SqliteStore {
+    async fn create_key(&self, scope: &Scope, key: &ApiKey, hash: [u8; 32]) -> Result<()> {
+        let (scope, key) = (scope.clone(), key.clone());
+        self.writer.write(Durability::Full, move |db| create(db, &scope, &key, hash)).await
+    }
+
+    async fn list_keys(&self, scope: &Scope, after: Option<Uuid>, limit: usize) -> Result<Vec<ApiKey>> {
+        let scope = scope.clone();
+        self.readers.read(move |db| list(db, &scope, after, limit)).await
+    }
+
+    async fn remove_key(&self, scope: &Scope, id: Uuid, now: Timestamp) -> Result<()> {
+        let scope = scope.clone();
+        self.writer.write(Durability::Full, move |db| remove(db, &scope, id, now)).await
+    }
+
+    async fn find_key(&self, workspace: Uuid, hash: [u8; 32]) -> Result<Option<KeyGrant>> {
+        self.readers.read(move |db| find(db, workspace, hash)).await
+    }
+}
 
 /// Reads `id, name, role, created_by, created_at`.
 fn read(row: &Row<'_>) -> rusqlite::Result<ApiKey> {
@@ -23,7 +48,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<ApiKey> {
     })
 }
 
-pub(super) fn create(db: &Connection, scope: &Scope, key: &ApiKey, hash: [u8; 32]) -> Result<()> {
+fn create(db: &Connection, scope: &Scope, key: &ApiKey, hash: [u8; 32]) -> Result<()> {
     workspaces::find(db, scope)?.ok_or(StoreError::NotFound)?;
     db.execute(
         "INSERT INTO api_keys (workspace_id, id, hash, name, role, created_by, created_at) \
@@ -41,7 +66,7 @@ pub(super) fn create(db: &Connection, scope: &Scope, key: &ApiKey, hash: [u8; 32
     audit::note(db, scope, key.created_at, Action::KeyCreate, &key.id.to_string(), key.role.as_str())
 }
 
-pub(super) fn list(db: &Connection, scope: &Scope, after: Option<Uuid>, limit: usize) -> Result<Vec<ApiKey>> {
+fn list(db: &Connection, scope: &Scope, after: Option<Uuid>, limit: usize) -> Result<Vec<ApiKey>> {
     let mut statement = db.prepare_cached(
         "SELECT id, name, role, created_by, created_at FROM api_keys \
          WHERE workspace_id = ?1 AND id > ?2 ORDER BY id LIMIT ?3",
@@ -51,7 +76,7 @@ pub(super) fn list(db: &Connection, scope: &Scope, after: Option<Uuid>, limit: u
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
-pub(super) fn remove(db: &Connection, scope: &Scope, id: Uuid, now: Timestamp) -> Result<()> {
+fn remove(db: &Connection, scope: &Scope, id: Uuid, now: Timestamp) -> Result<()> {
     let removed =
         db.execute("DELETE FROM api_keys WHERE workspace_id = ?1 AND id = ?2", params![scope.workspace, id])?;
     if removed == 0 {
@@ -60,7 +85,7 @@ pub(super) fn remove(db: &Connection, scope: &Scope, id: Uuid, now: Timestamp) -
     audit::note(db, scope, now, Action::KeyRemove, &id.to_string(), "")
 }
 
-pub(super) fn find(db: &Connection, workspace: Uuid, hash: [u8; 32]) -> Result<Option<KeyGrant>> {
+fn find(db: &Connection, workspace: Uuid, hash: [u8; 32]) -> Result<Option<KeyGrant>> {
     let found = db
         .prepare_cached(
             "SELECT k.id, k.name, k.role, k.created_by, k.created_at, \

@@ -1,20 +1,70 @@
 //! Leases: which node drives which run, by the database's own clock.
 
+use async_trait::async_trait;
 use domain::run::Lease;
 use domain::scope::Scope;
+use futures_util::stream::BoxStream;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use uuid::Uuid;
 
-use super::conversations;
-use super::turn::NOW_MS;
+use super::writer::Durability;
+use super::{SqliteStore, conversations};
 use crate::error::{Result, StoreError};
-use crate::turns::{Heartbeat, Held, Lock, Waiting};
+use crate::store::leases::Leases;
+use crate::turns::{Heartbeat, Held, Lock, News, Waiting};
+
+#[async_trait]
+impl Leases for SqliteStore {
+    async fn system_heartbeat(&self, node: Uuid, lease_seconds: u64, renew: bool) -> Result<Heartbeat> {
+        self.writer.write(Durability::Normal, move |db| heartbeat(db, node, lease_seconds, renew)).await
+    }
+
+    async fn system_take_expired(&self, node: Uuid, lease_seconds: u64, limit: usize) -> Result<Vec<Held>> {
+        self.writer.write(Durability::Full, move |db| take_expired(db, node, lease_seconds, limit)).await
+    }
+
+    async fn take_over(
+        &self,
+        scope: &Scope,
+        conversation: Uuid,
+        node: Uuid,
+        lease_seconds: u64,
+    ) -> Result<Option<Held>> {
+        let scope = scope.clone();
+        let work = move |db: &_| take_over(db, &scope, conversation, node, lease_seconds);
+        self.writer.write(Durability::Full, work).await
+    }
+
+    async fn system_list_locks(&self, after: Option<(Uuid, Uuid)>, limit: usize) -> Result<Vec<Lock>> {
+        self.readers.read(move |db| list_locks(db, after, limit)).await
+    }
+
+    async fn system_list_waiting(&self, limit: usize) -> Result<Vec<Waiting>> {
+        self.readers.read(move |db| list_waiting(db, limit)).await
+    }
+
+    async fn system_announce(&self, _news: &[News]) -> Result<()> {
+        // The file has one process: nobody else is there to hear.
+        Ok(())
+    }
+
+    fn system_news(&self) -> Option<BoxStream<'static, News>> {
+        None
+    }
+
+    fn is_shared(&self) -> bool {
+        false
+    }
+}
+
+/// The database's own clock: leases rest on no other.
+pub(super) const NOW_MS: &str = "CAST(unixepoch('subsec') * 1000 AS INTEGER)";
 
 fn read(row: &Row<'_>) -> rusqlite::Result<Held> {
     Ok(Held { workspace: row.get(0)?, lease: Lease { run: row.get(1)?, fence: row.get(2)? } })
 }
 
-pub(super) fn heartbeat(db: &Connection, node: Uuid, lease_seconds: u64, renew: bool) -> Result<Heartbeat> {
+fn heartbeat(db: &Connection, node: Uuid, lease_seconds: u64, renew: bool) -> Result<Heartbeat> {
     let node = node.to_string();
     if renew {
         let text =
@@ -36,12 +86,7 @@ pub(super) fn heartbeat(db: &Connection, node: Uuid, lease_seconds: u64, renew: 
     Ok(found)
 }
 
-pub(super) fn take_expired(
-    db: &Connection,
-    node: Uuid,
-    lease_seconds: u64,
-    limit: usize,
-) -> Result<Vec<Held>> {
+fn take_expired(db: &Connection, node: Uuid, lease_seconds: u64, limit: usize) -> Result<Vec<Held>> {
     // On the embedded store whoever is not this process is dead: the file's lock says so. And this process is not,
     // however late its heartbeat.
     let text = format!(
@@ -56,7 +101,7 @@ pub(super) fn take_expired(
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
-pub(super) fn take_over(
+fn take_over(
     db: &Connection,
     scope: &Scope,
     conversation: Uuid,
@@ -78,7 +123,7 @@ pub(super) fn take_over(
     Ok(taken)
 }
 
-pub(super) fn list_waiting(db: &Connection, limit: usize) -> Result<Vec<Waiting>> {
+fn list_waiting(db: &Connection, limit: usize) -> Result<Vec<Waiting>> {
     let mut statement = db.prepare_cached(
         "SELECT DISTINCT q.workspace_id, q.conversation_id FROM runs q WHERE q.status = 'queued' AND NOT EXISTS ( \
              SELECT 1 FROM runs r WHERE r.workspace_id = q.workspace_id AND r.conversation_id = q.conversation_id \
@@ -89,7 +134,7 @@ pub(super) fn list_waiting(db: &Connection, limit: usize) -> Result<Vec<Waiting>
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
-pub(super) fn list_locks(db: &Connection, after: Option<(Uuid, Uuid)>, limit: usize) -> Result<Vec<Lock>> {
+fn list_locks(db: &Connection, after: Option<(Uuid, Uuid)>, limit: usize) -> Result<Vec<Lock>> {
     let (workspace, run) = after.unwrap_or((Uuid::nil(), Uuid::nil()));
     let text = format!(
         "SELECT workspace_id, conversation_id, id, node, lease_until - {NOW_MS} FROM runs \

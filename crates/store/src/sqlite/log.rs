@@ -1,95 +1,39 @@
-//! The event log: batches of entries, appended under a fence, read by number, folded away when their time is over.
+//! The event log: batches of entries, read by number, folded away when their time is over. `turns/append.rs` writes
+//! them.
 
+use async_trait::async_trait;
 use domain::run::Lease;
 use domain::scope::Scope;
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 use uuid::Uuid;
 
-use super::runs;
+use super::writer::Durability;
+use super::{SqliteStore, runs};
 use crate::error::{Result, StoreError};
-use crate::turns::{Batch, Held, KEY_LIFE, LogPage, own_scope};
+use crate::store::log::Log;
+use crate::turns::{Held, KEY_LIFE, LogPage, own_scope};
 
-pub(super) fn append(db: &Connection, held: &Held, batch: &Batch) -> Result<()> {
-    let moved = db
-        .prepare_cached(
-            "UPDATE runs SET last_entry = ?4, last_event = ?5 \
-             WHERE workspace_id = ?1 AND id = ?2 AND fence = ?3 AND status = 'running' \
-               AND last_entry = ?6 AND last_event = ?7",
-        )?
-        .execute(params![
-            held.workspace,
-            held.lease.run,
-            held.lease.fence,
-            batch.last_entry,
-            batch.last_seq,
-            batch.first_entry - 1,
-            batch.first_seq - 1,
-        ])?;
-    if moved == 0 {
-        return is_stored(db, held, batch)?.then_some(()).ok_or(StoreError::Lost);
+#[async_trait]
+impl Log for SqliteStore {
+    async fn read_log(&self, scope: &Scope, run: Uuid, after: i64, max_bytes: usize) -> Result<LogPage> {
+        let scope = scope.clone();
+        self.readers.read(move |db| read(db, &scope, run, after, max_bytes)).await
     }
-    insert_row(db, held, batch)
-}
 
-/// Whether this very batch is the newest one: its writer asks again when it did not hear the answer.
-fn is_stored(db: &Connection, held: &Held, batch: &Batch) -> Result<bool> {
-    Ok(db
-        .prepare_cached(
-            "SELECT 1 FROM runs r JOIN run_events e \
-             ON e.workspace_id = r.workspace_id AND e.run_id = r.id AND e.last_entry = r.last_entry \
-             WHERE r.workspace_id = ?1 AND r.id = ?2 AND r.fence = ?3 AND r.status = 'running' AND r.last_event = ?4 \
-             AND e.first_entry = ?5 AND e.last_entry = ?6 AND e.entries = ?7",
-        )?
-        .exists(params![
-            held.workspace,
-            held.lease.run,
-            held.lease.fence,
-            batch.last_seq,
-            batch.first_entry,
-            batch.last_entry,
-            batch.entries,
-        ])?)
-}
-
-/// As `append`, for a run that the same transaction has just settled under the fence.
-pub(super) fn insert(db: &Connection, held: &Held, batch: &Batch) -> Result<()> {
-    let moved = db
-        .prepare_cached(
-            "UPDATE runs SET last_entry = ?3, last_event = ?4 \
-             WHERE workspace_id = ?1 AND id = ?2 AND last_entry = ?5 AND last_event = ?6",
-        )?
-        .execute(params![
-            held.workspace,
-            held.lease.run,
-            batch.last_entry,
-            batch.last_seq,
-            batch.first_entry - 1,
-            batch.first_seq - 1,
-        ])?;
-    if moved == 0 {
-        return Err(StoreError::Lost);
+    async fn read_trace(&self, scope: &Scope, run: Uuid, after: i64, max_bytes: usize) -> Result<LogPage> {
+        let scope = scope.clone();
+        self.readers.read(move |db| read_trace(db, &scope, run, after, max_bytes)).await
     }
-    insert_row(db, held, batch)
-}
 
-pub(super) fn insert_row(db: &Connection, held: &Held, batch: &Batch) -> Result<()> {
-    if batch.entries.is_empty() {
-        return Ok(());
+    async fn read_held(&self, held: &Held, after: i64, max_bytes: usize) -> Result<LogPage> {
+        let held = *held;
+        self.readers.read(move |db| read_held(db, &held, after, max_bytes)).await
     }
-    db.prepare_cached(
-        "INSERT INTO run_events (workspace_id, run_id, first_entry, last_entry, last_seq, entries) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-    )?
-    .execute(params![
-        held.workspace,
-        held.lease.run,
-        batch.first_entry,
-        batch.last_entry,
-        batch.last_seq,
-        batch.entries
-    ])?;
-    Ok(())
+
+    async fn system_expire(&self, before: Timestamp, now: Timestamp, limit: usize) -> Result<usize> {
+        self.writer.write(Durability::Normal, move |db| expire(db, before, now, limit)).await
+    }
 }
 
 fn expired(db: &Connection, workspace: Uuid, run: Uuid) -> Result<bool> {
@@ -124,25 +68,13 @@ fn batches(
     Ok(found)
 }
 
-pub(super) fn read(
-    db: &Connection,
-    scope: &Scope,
-    run: Uuid,
-    after: i64,
-    max_bytes: usize,
-) -> Result<LogPage> {
+fn read(db: &Connection, scope: &Scope, run: Uuid, after: i64, max_bytes: usize) -> Result<LogPage> {
     let found = runs::get(db, scope, run)?;
     let entries = batches(db, scope, run, ("last_seq", after), max_bytes)?;
     Ok(LogPage { expired: expired(db, scope.workspace, run)?, run: found, entries })
 }
 
-pub(super) fn read_trace(
-    db: &Connection,
-    scope: &Scope,
-    run: Uuid,
-    after: i64,
-    max_bytes: usize,
-) -> Result<LogPage> {
+fn read_trace(db: &Connection, scope: &Scope, run: Uuid, after: i64, max_bytes: usize) -> Result<LogPage> {
     let found = runs::get(db, scope, run)?;
     let expired = expired(db, scope.workspace, run)?;
     let entries = if expired {
@@ -157,7 +89,7 @@ pub(super) fn read_trace(
     Ok(LogPage { run: found, entries, expired })
 }
 
-pub(super) fn read_held(db: &Connection, held: &Held, after: i64, max_bytes: usize) -> Result<LogPage> {
+fn read_held(db: &Connection, held: &Held, after: i64, max_bytes: usize) -> Result<LogPage> {
     let (workspace, Lease { run, fence }) = (held.workspace, held.lease);
     let ours = "SELECT 1 FROM runs WHERE workspace_id = ?1 AND id = ?2 AND fence = ?3 AND status = 'running'";
     if !db.prepare_cached(ours)?.exists(params![workspace, run, fence])? {
@@ -167,7 +99,7 @@ pub(super) fn read_held(db: &Connection, held: &Held, after: i64, max_bytes: usi
     Ok(LogPage { run: runs::by_id(db, workspace, run)?, entries, expired: false })
 }
 
-pub(super) fn expire(db: &Connection, before: Timestamp, now: Timestamp, limit: usize) -> Result<usize> {
+fn expire(db: &Connection, before: Timestamp, now: Timestamp, limit: usize) -> Result<usize> {
     let mut statement = db.prepare_cached(
         "SELECT workspace_id, id FROM runs WHERE log_expired = 0 AND ended_at IS NOT NULL AND ended_at < ?1 LIMIT ?2",
     )?;

@@ -1,5 +1,6 @@
 //! Members of a workspace. There is always at least one admin.
 
+use async_trait::async_trait;
 use domain::audit::Action;
 use domain::scope::{Role, Scope};
 use domain::time::from_ms;
@@ -7,16 +8,46 @@ use domain::workspace::Member;
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::audit;
 use super::workspaces::{self, read_role};
+use super::writer::Durability;
+use super::{SqliteStore, audit};
 use crate::error::{Result, StoreError};
-use crate::store::LAST_ADMIN;
+use crate::store::members::{LAST_ADMIN, Members};
+
+#[async_trait]
+impl Members for SqliteStore {
+    async fn list_members(&self, scope: &Scope, after: Option<&str>, limit: usize) -> Result<Vec<Member>> {
+        let (scope, after) = (scope.clone(), after.map(str::to_owned));
+        self.readers.read(move |db| list(db, &scope, after.as_deref(), limit)).await
+    }
+
+    async fn find_member(&self, scope: &Scope, user: &str) -> Result<Option<Member>> {
+        let (scope, user) = (scope.clone(), user.to_owned());
+        self.readers.read(move |db| find(db, &scope, &user)).await
+    }
+
+    async fn put_member(
+        &self,
+        scope: &Scope,
+        user: &str,
+        role: Role,
+        now: Timestamp,
+    ) -> Result<(Member, bool)> {
+        let (scope, user) = (scope.clone(), user.to_owned());
+        self.writer.write(Durability::Full, move |db| put(db, &scope, &user, role, now)).await
+    }
+
+    async fn remove_member(&self, scope: &Scope, user: &str, now: Timestamp) -> Result<()> {
+        let (scope, user) = (scope.clone(), user.to_owned());
+        self.writer.write(Durability::Full, move |db| remove(db, &scope, &user, now)).await
+    }
+}
 
 fn read(row: &Row<'_>) -> rusqlite::Result<Member> {
     Ok(Member { user: row.get(0)?, role: read_role(row, 1)?, added_at: from_ms(row.get(2)?) })
 }
 
-pub(super) fn list(db: &Connection, scope: &Scope, after: Option<&str>, limit: usize) -> Result<Vec<Member>> {
+fn list(db: &Connection, scope: &Scope, after: Option<&str>, limit: usize) -> Result<Vec<Member>> {
     let mut statement = db.prepare_cached(
         "SELECT user_id, role, added_at FROM members WHERE workspace_id = ?1 AND user_id > ?2 \
          ORDER BY user_id LIMIT ?3",
@@ -25,7 +56,7 @@ pub(super) fn list(db: &Connection, scope: &Scope, after: Option<&str>, limit: u
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
-pub(super) fn find(db: &Connection, scope: &Scope, user: &str) -> Result<Option<Member>> {
+fn find(db: &Connection, scope: &Scope, user: &str) -> Result<Option<Member>> {
     let found = db
         .prepare_cached(
             "SELECT user_id, role, added_at FROM members WHERE workspace_id = ?1 AND user_id = ?2",
@@ -43,13 +74,7 @@ fn admins(db: &Connection, scope: &Scope) -> Result<i64> {
     )?)
 }
 
-pub(super) fn put(
-    db: &Connection,
-    scope: &Scope,
-    user: &str,
-    role: Role,
-    now: Timestamp,
-) -> Result<(Member, bool)> {
+fn put(db: &Connection, scope: &Scope, user: &str, role: Role, now: Timestamp) -> Result<(Member, bool)> {
     workspaces::find(db, scope)?.ok_or(StoreError::NotFound)?;
     let before = find(db, scope, user)?;
     db.execute(
@@ -65,7 +90,7 @@ pub(super) fn put(
     Ok((Member { user: user.to_owned(), role, added_at }, before.is_none()))
 }
 
-pub(super) fn remove(db: &Connection, scope: &Scope, user: &str, now: Timestamp) -> Result<()> {
+fn remove(db: &Connection, scope: &Scope, user: &str, now: Timestamp) -> Result<()> {
     let removed = db.execute(
         "DELETE FROM members WHERE workspace_id = ?1 AND user_id = ?2",
         params![scope.workspace, user],

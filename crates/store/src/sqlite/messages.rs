@@ -1,5 +1,6 @@
 //! Messages: rows of their own, numbered within their thread.
 
+use async_trait::async_trait;
 use domain::conversation::Conversation;
 use domain::message::{Message, MessageRole, NewMessage, Window, plain_text};
 use domain::scope::Scope;
@@ -9,8 +10,29 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use uuid::Uuid;
 
 use super::branches::{self, Lineage};
-use super::{conversations, is_taken, search};
+use super::writer::Durability;
+use super::{SqliteStore, conversations, is_taken, search};
 use crate::error::{Result, StoreError};
+use crate::store::messages::{Messages, Thread, ThreadRead};
+
+#[async_trait]
+impl Messages for SqliteStore {
+    async fn get_thread(&self, scope: &Scope, id: Uuid, read: ThreadRead) -> Result<Thread> {
+        let scope = scope.clone();
+        self.readers.read(move |db| get_thread(db, &scope, id, read)).await
+    }
+
+    async fn append_messages(
+        &self,
+        scope: &Scope,
+        conversation: Uuid,
+        messages: &[NewMessage],
+        now: Timestamp,
+    ) -> Result<Conversation> {
+        let (scope, messages) = (scope.clone(), messages.to_vec());
+        self.writer.write(Durability::Full, move |db| append(db, &scope, conversation, &messages, now)).await
+    }
+}
 
 const COLUMNS: &str =
     "id, seq, role, text, content, file_attachments, sources, token_count, metadata, created_at";
@@ -31,7 +53,23 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Message> {
     })
 }
 
-pub(super) fn append(
+fn get_thread(db: &Connection, scope: &Scope, id: Uuid, read: ThreadRead) -> Result<Thread> {
+    let (conversation, _) = conversations::get(db, scope, id)?;
+    let branch = match read.branch {
+        Some(branch) => branches::find(db, scope, id, branch)?,
+        None => branches::current(db, scope, id)?,
+    };
+    let (messages, has_before) = match read.window {
+        None => (Vec::new(), false),
+        Some(window) => {
+            let lineage = branches::lineage(db, scope, id, branch)?;
+            read_window(db, scope, id, &lineage, window)?
+        }
+    };
+    Ok(Thread { conversation, messages, has_before })
+}
+
+fn append(
     db: &Connection,
     scope: &Scope,
     conversation: Uuid,

@@ -1,5 +1,6 @@
 //! Pages and their words.
 
+use async_trait::async_trait;
 use domain::page::Page;
 use domain::scope::Scope;
 use domain::search::{Query, index_text};
@@ -7,10 +8,45 @@ use domain::time::from_ms;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use uuid::Uuid;
 
-use super::workspaces;
+use super::writer::Durability;
+use super::{SqliteStore, workspaces};
 use crate::error::{Result, StoreError};
 use crate::knowledge::{Candidate, Listed, TextSearch, best, list_text, listed};
 use crate::search::CANDIDATES;
+use crate::store::pages::Pages;
+
+#[async_trait]
+impl Pages for SqliteStore {
+    async fn create_page(&self, scope: &Scope, page: &Page) -> Result<()> {
+        let (scope, page) = (scope.clone(), page.clone());
+        self.writer.write(Durability::Full, move |db| create(db, &scope, &page)).await
+    }
+
+    async fn update_page(&self, scope: &Scope, page: &Page) -> Result<()> {
+        let (scope, page) = (scope.clone(), page.clone());
+        self.writer.write(Durability::Full, move |db| update(db, &scope, &page)).await
+    }
+
+    async fn find_page(&self, scope: &Scope, id: Uuid) -> Result<Option<Page>> {
+        let scope = scope.clone();
+        self.readers.read(move |db| find(db, &scope, id)).await
+    }
+
+    async fn list_pages(&self, scope: &Scope, after: Option<Uuid>, limit: usize) -> Result<Listed<Page>> {
+        let scope = scope.clone();
+        self.readers.read(move |db| list(db, &scope, after, limit)).await
+    }
+
+    async fn remove_page(&self, scope: &Scope, id: Uuid) -> Result<()> {
+        let scope = scope.clone();
+        self.writer.write(Durability::Full, move |db| remove(db, &scope, id)).await
+    }
+
+    async fn search_pages(&self, scope: &Scope, asked: &TextSearch) -> Result<Listed<Page>> {
+        let (scope, asked) = (scope.clone(), asked.clone());
+        self.readers.read(move |db| search(db, &scope, &asked)).await
+    }
+}
 
 const COLUMNS: &str = "t.id, t.title, t.body, t.url, t.created_at, t.updated_at";
 
@@ -41,7 +77,7 @@ fn index(db: &Connection, scope: &Scope, pk: i64, page: &Page) -> Result<()> {
     Ok(())
 }
 
-pub(super) fn create(db: &Connection, scope: &Scope, page: &Page) -> Result<()> {
+fn create(db: &Connection, scope: &Scope, page: &Page) -> Result<()> {
     workspaces::find(db, scope)?.ok_or(StoreError::NotFound)?;
     db.prepare_cached(
         "INSERT INTO pages (workspace_id, id, title, body, url, created_at, updated_at) \
@@ -59,7 +95,7 @@ pub(super) fn create(db: &Connection, scope: &Scope, page: &Page) -> Result<()> 
     index(db, scope, db.last_insert_rowid(), page)
 }
 
-pub(super) fn update(db: &Connection, scope: &Scope, page: &Page) -> Result<()> {
+fn update(db: &Connection, scope: &Scope, page: &Page) -> Result<()> {
     let pk = db
         .prepare_cached(
             "UPDATE pages SET title = ?3, body = ?4, url = ?5, updated_at = ?6 \
@@ -82,17 +118,12 @@ pub(super) fn update(db: &Connection, scope: &Scope, page: &Page) -> Result<()> 
     index(db, scope, pk, page)
 }
 
-pub(super) fn find(db: &Connection, scope: &Scope, id: Uuid) -> Result<Option<Page>> {
+fn find(db: &Connection, scope: &Scope, id: Uuid) -> Result<Option<Page>> {
     let text = format!("SELECT {COLUMNS} FROM pages t WHERE workspace_id = ?1 AND id = ?2");
     Ok(db.prepare_cached(&text)?.query_row(params![scope.workspace, id], read).optional()?)
 }
 
-pub(super) fn list(
-    db: &Connection,
-    scope: &Scope,
-    after: Option<Uuid>,
-    limit: usize,
-) -> Result<Listed<Page>> {
+fn list(db: &Connection, scope: &Scope, after: Option<Uuid>, limit: usize) -> Result<Listed<Page>> {
     let text = list_text("pages", COLUMNS, "body", "workspace_id = ?1", '?');
     let mut statement = db.prepare_cached(&text)?;
     let bound = params![scope.workspace, after.unwrap_or(Uuid::nil()), limit as i64 + 1];
@@ -105,7 +136,7 @@ pub(super) fn list(
     Ok(listed(pages, total, limit))
 }
 
-pub(super) fn remove(db: &Connection, scope: &Scope, id: Uuid) -> Result<()> {
+fn remove(db: &Connection, scope: &Scope, id: Uuid) -> Result<()> {
     let pk: i64 = db
         .query_row(
             "DELETE FROM pages WHERE workspace_id = ?1 AND id = ?2 RETURNING pk",
@@ -118,7 +149,7 @@ pub(super) fn remove(db: &Connection, scope: &Scope, id: Uuid) -> Result<()> {
     Ok(())
 }
 
-pub(super) fn search(db: &Connection, scope: &Scope, search: &TextSearch) -> Result<Listed<Page>> {
+fn search(db: &Connection, scope: &Scope, search: &TextSearch) -> Result<Listed<Page>> {
     let text = format!(
         "SELECT p.id, p.title, octet_length(p.body), -bm25(page_search, 0.0, 1.0) \
          FROM page_search s JOIN pages p ON p.pk = s.rowid \

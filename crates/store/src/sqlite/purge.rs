@@ -1,10 +1,55 @@
 //! Removal for good: what uploads left, files and conversations deleted long ago, and the space they took.
 
+use async_trait::async_trait;
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
+use super::SqliteStore;
+use super::writer::Durability;
 use crate::error::{Result, StoreError};
 use crate::files::{Doomed, Purgeable};
+use crate::store::purge::Purge;
+
+#[async_trait]
+impl Purge for SqliteStore {
+    async fn system_list_stale(&self, before: Timestamp, limit: usize) -> Result<Vec<Doomed>> {
+        self.writer.write(Durability::Full, move |db| list_stale(db, before, limit)).await
+    }
+
+    async fn system_known_keys(&self, keys: &[String]) -> Result<Vec<bool>> {
+        let keys = keys.to_vec();
+        self.readers.read(move |db| known_keys(db, &keys)).await
+    }
+
+    async fn system_list_purgeable(&self, before: Timestamp, limit: usize) -> Result<Vec<Purgeable>> {
+        self.readers.read(move |db| list(db, before, limit)).await
+    }
+
+    async fn system_begin_purge(&self, conversation: &Purgeable) -> Result<Vec<Doomed>> {
+        let of = *conversation;
+        self.writer.write(Durability::Full, move |db| begin(db, &of)).await
+    }
+
+    async fn system_purge(&self, conversation: &Purgeable) -> Result<()> {
+        let of = *conversation;
+        self.writer.write(Durability::Full, move |db| purge(db, &of)).await
+    }
+
+    async fn system_list_deleted_files(&self, before: Timestamp, limit: usize) -> Result<Vec<Doomed>> {
+        self.readers.read(move |db| list_deleted(db, before, limit)).await
+    }
+
+    async fn system_compact(&self) -> Result<()> {
+        for table in ["title_search", "message_search", "page_search", "row_search"] {
+            let merge = |first| move |db: &_| merge(db, table, first);
+            let mut more = self.writer.write(Durability::Normal, merge(true)).await?;
+            while more {
+                more = self.writer.write(Durability::Normal, merge(false)).await?;
+            }
+        }
+        self.writer.alone(rewrite).await
+    }
+}
 
 /// How many pages of the word index one step of `merge` writes: few enough that other writes go in between.
 const MERGE_PAGES: i64 = 500;
@@ -13,7 +58,7 @@ fn read_doomed(row: &Row<'_>) -> rusqlite::Result<Doomed> {
     Ok(Doomed { workspace: row.get(0)?, id: row.get(1)?, storage_key: row.get(2)? })
 }
 
-pub(super) fn list(db: &Connection, before: Timestamp, limit: usize) -> Result<Vec<Purgeable>> {
+fn list(db: &Connection, before: Timestamp, limit: usize) -> Result<Vec<Purgeable>> {
     let mut statement = db.prepare_cached(
         "SELECT workspace_id, id FROM chat_conversations WHERE deleted_at < ?1 ORDER BY deleted_at LIMIT ?2",
     )?;
@@ -23,7 +68,7 @@ pub(super) fn list(db: &Connection, before: Timestamp, limit: usize) -> Result<V
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
-pub(super) fn begin(db: &Connection, of: &Purgeable) -> Result<Vec<Doomed>> {
+fn begin(db: &Connection, of: &Purgeable) -> Result<Vec<Doomed>> {
     let marked = db.execute(
         "UPDATE chat_conversations SET purging = 1 \
          WHERE workspace_id = ?1 AND id = ?2 AND deleted_at IS NOT NULL",
@@ -40,7 +85,7 @@ pub(super) fn begin(db: &Connection, of: &Purgeable) -> Result<Vec<Doomed>> {
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
-pub(super) fn purge(db: &Connection, of: &Purgeable) -> Result<()> {
+fn purge(db: &Connection, of: &Purgeable) -> Result<()> {
     let ids = params![of.workspace, of.conversation];
     let pk: i64 = db
         .query_row(
@@ -68,7 +113,7 @@ pub(super) fn purge(db: &Connection, of: &Purgeable) -> Result<()> {
     Ok(())
 }
 
-pub(super) fn list_stale(db: &Connection, before: Timestamp, limit: usize) -> Result<Vec<Doomed>> {
+fn list_stale(db: &Connection, before: Timestamp, limit: usize) -> Result<Vec<Doomed>> {
     // Those that an earlier sweep marked and did not finish come again.
     let mut statement = db.prepare_cached(
         "UPDATE files SET deleted_at = coalesce(deleted_at, ?1) WHERE kept = 0 AND (workspace_id, id) IN ( \
@@ -80,7 +125,7 @@ pub(super) fn list_stale(db: &Connection, before: Timestamp, limit: usize) -> Re
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
-pub(super) fn list_deleted(db: &Connection, before: Timestamp, limit: usize) -> Result<Vec<Doomed>> {
+fn list_deleted(db: &Connection, before: Timestamp, limit: usize) -> Result<Vec<Doomed>> {
     // Those of a deleted conversation go with it.
     let mut statement = db.prepare_cached(
         "SELECT f.workspace_id, f.id, f.storage_key FROM files f LEFT JOIN chat_conversations c \
@@ -91,14 +136,14 @@ pub(super) fn list_deleted(db: &Connection, before: Timestamp, limit: usize) -> 
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
-pub(super) fn known_keys(db: &Connection, keys: &[String]) -> Result<Vec<bool>> {
+fn known_keys(db: &Connection, keys: &[String]) -> Result<Vec<bool>> {
     let mut statement = db.prepare_cached("SELECT 1 FROM files WHERE storage_key = ?1")?;
     keys.iter().map(|key| Ok(statement.exists([key])?)).collect()
 }
 
 /// One step of rewriting a word index without what was deleted from it, which until then only marks it. Answers
 /// whether there is more to do.
-pub(super) fn merge(db: &Connection, table: &str, first: bool) -> Result<bool> {
+fn merge(db: &Connection, table: &str, first: bool) -> Result<bool> {
     let before = db.total_changes();
     // A negative number takes all of the index, a positive one goes on with that.
     let pages = if first { -MERGE_PAGES } else { MERGE_PAGES };
@@ -107,7 +152,7 @@ pub(super) fn merge(db: &Connection, table: &str, first: bool) -> Result<bool> {
 }
 
 /// Writes the file anew without what was removed, and empties the log of writes. Not inside a transaction.
-pub(super) fn rewrite(db: &Connection) -> Result<()> {
+fn rewrite(db: &Connection) -> Result<()> {
     // The copy can be as large as the file: not in memory.
     db.execute_batch("PRAGMA temp_store = FILE")?;
     let rewritten = db.execute_batch("VACUUM");

@@ -1,18 +1,99 @@
 //! Rows of tables and their words. Those of an import under way are there, and nobody sees them before its end.
 
+use async_trait::async_trait;
 use domain::scope::Scope;
+use domain::search::index_text;
 use domain::table::Row;
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Params, params};
 use uuid::Uuid;
 
 use super::pages::{place, within};
-use super::tables;
+use super::writer::Durability;
+use super::{SqliteStore, tables};
 use crate::error::{Result, StoreError};
 use crate::knowledge::{
     Candidate, FoundRow, Listed, STALE_MS, TextSearch, WrittenRow, best, list_text, listed, read_cells,
+    written,
 };
 use crate::search::CANDIDATES;
+use crate::store::rows::Rows;
+
+#[async_trait]
+impl Rows for SqliteStore {
+    async fn add_rows(&self, scope: &Scope, table: Uuid, rows: &[Row], now: Timestamp) -> Result<()> {
+        let (scope, rows) = (scope.clone(), written(rows, index_text)?);
+        self.writer.write(Durability::Full, move |db| add(db, &scope, table, &rows, now)).await
+    }
+
+    async fn stage_rows(
+        &self,
+        scope: &Scope,
+        table: Uuid,
+        import: Uuid,
+        rows: &[Row],
+        now: Timestamp,
+    ) -> Result<()> {
+        let (scope, rows) = (scope.clone(), written(rows, index_text)?);
+        let work = move |db: &_| stage(db, &scope, table, import, &rows, now);
+        self.writer.write(Durability::Normal, work).await
+    }
+
+    async fn keep_import(
+        &self,
+        scope: &Scope,
+        table: Uuid,
+        import: Uuid,
+        staged: u64,
+        now: Timestamp,
+    ) -> Result<()> {
+        let scope = scope.clone();
+        let work = move |db: &_| keep(db, &scope, table, import, staged, now);
+        self.writer.write(Durability::Full, work).await
+    }
+
+    async fn drop_import(&self, scope: &Scope, table: Uuid, import: Uuid) -> Result<()> {
+        let scope = scope.clone();
+        self.writer.write(Durability::Normal, move |db| drop_staged(db, &scope, table, import)).await
+    }
+
+    async fn list_rows(
+        &self,
+        scope: &Scope,
+        table: Uuid,
+        after: Option<Uuid>,
+        limit: usize,
+    ) -> Result<Listed<Row>> {
+        let scope = scope.clone();
+        self.readers.read(move |db| list(db, &scope, table, after, limit)).await
+    }
+
+    async fn find_row(&self, scope: &Scope, table: Uuid, id: Uuid) -> Result<Option<Row>> {
+        let scope = scope.clone();
+        self.readers.read(move |db| find(db, &scope, table, id)).await
+    }
+
+    async fn update_row(&self, scope: &Scope, table: Uuid, row: &Row, now: Timestamp) -> Result<()> {
+        let (scope, rows) = (scope.clone(), written(std::slice::from_ref(row), index_text)?);
+        let work = move |db: &_| rows.iter().try_for_each(|row| update(db, &scope, table, row, now));
+        self.writer.write(Durability::Full, work).await
+    }
+
+    async fn remove_row(&self, scope: &Scope, table: Uuid, id: Uuid, now: Timestamp) -> Result<()> {
+        let scope = scope.clone();
+        self.writer.write(Durability::Full, move |db| remove(db, &scope, table, id, now)).await
+    }
+
+    async fn search_rows(
+        &self,
+        scope: &Scope,
+        table: Option<Uuid>,
+        asked: &TextSearch,
+    ) -> Result<Listed<FoundRow>> {
+        let (scope, asked) = (scope.clone(), asked.clone());
+        self.readers.read(move |db| search(db, &scope, table, &asked)).await
+    }
+}
 
 pub(super) fn add(
     db: &Connection,
@@ -25,7 +106,7 @@ pub(super) fn add(
     insert(db, scope, table, rows, None, now)
 }
 
-pub(super) fn stage(
+fn stage(
     db: &Connection,
     scope: &Scope,
     table: Uuid,
@@ -71,7 +152,7 @@ fn insert(
     Ok(())
 }
 
-pub(super) fn keep(
+fn keep(
     db: &Connection,
     scope: &Scope,
     table: Uuid,
@@ -92,7 +173,7 @@ pub(super) fn keep(
     remove_where(db, others, params![scope.workspace, table, stale])
 }
 
-pub(super) fn drop_staged(db: &Connection, scope: &Scope, table: Uuid, import: Uuid) -> Result<()> {
+fn drop_staged(db: &Connection, scope: &Scope, table: Uuid, import: Uuid) -> Result<()> {
     remove_where(db, "table_id = ?2 AND import_id = ?3", params![scope.workspace, table, import])
 }
 
@@ -105,7 +186,7 @@ pub(super) fn remove_where(db: &Connection, condition: &str, bound: impl Params 
     Ok(())
 }
 
-pub(super) fn list(
+fn list(
     db: &Connection,
     scope: &Scope,
     table: Uuid,
@@ -131,7 +212,7 @@ pub(super) fn list(
     Ok(listed(rows, total, limit))
 }
 
-pub(super) fn find(db: &Connection, scope: &Scope, table: Uuid, id: Uuid) -> Result<Option<Row>> {
+fn find(db: &Connection, scope: &Scope, table: Uuid, id: Uuid) -> Result<Option<Row>> {
     let found: Option<String> = db
         .prepare_cached(
             "SELECT cells FROM table_rows \
@@ -142,13 +223,7 @@ pub(super) fn find(db: &Connection, scope: &Scope, table: Uuid, id: Uuid) -> Res
     found.map(|cells| Ok(Row { id, cells: read_cells(&cells)? })).transpose()
 }
 
-pub(super) fn update(
-    db: &Connection,
-    scope: &Scope,
-    table: Uuid,
-    row: &WrittenRow,
-    now: Timestamp,
-) -> Result<()> {
+fn update(db: &Connection, scope: &Scope, table: Uuid, row: &WrittenRow, now: Timestamp) -> Result<()> {
     let pk: i64 = db
         .prepare_cached(
             "UPDATE table_rows SET cells = ?4, updated_at = ?5 \
@@ -164,13 +239,13 @@ pub(super) fn update(
     tables::count(db, scope, table, 0, now)
 }
 
-pub(super) fn remove(db: &Connection, scope: &Scope, table: Uuid, id: Uuid, now: Timestamp) -> Result<()> {
+fn remove(db: &Connection, scope: &Scope, table: Uuid, id: Uuid, now: Timestamp) -> Result<()> {
     find(db, scope, table, id)?.ok_or(StoreError::NotFound)?;
     remove_where(db, "table_id = ?2 AND id = ?3", params![scope.workspace, table, id])?;
     tables::count(db, scope, table, -1, now)
 }
 
-pub(super) fn search(
+fn search(
     db: &Connection,
     scope: &Scope,
     table: Option<Uuid>,

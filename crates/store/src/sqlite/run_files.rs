@@ -1,16 +1,44 @@
 //! The files of a run: what its message brings, what it is given when it starts, what its sandbox sends back.
 
+use async_trait::async_trait;
 use domain::file::{Bag, File};
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 use uuid::Uuid;
 
+use super::SqliteStore;
 use super::files::{self, VISIBLE, select};
+use super::writer::Durability;
 use crate::error::{Result, StoreError};
 use crate::files::{Stored, attachments_json, named_files};
+use crate::store::run_files::RunFiles;
 use crate::turns::Held;
 
-pub(super) fn keep_results(
+#[async_trait]
+impl RunFiles for SqliteStore {
+    async fn keep_results(
+        &self,
+        held: &Held,
+        stored: &[Stored],
+        max_bag_bytes: u64,
+        now: Timestamp,
+    ) -> Result<Vec<File>> {
+        let (held, stored) = (*held, stored.to_vec());
+        let work = move |db: &_| keep_results(db, &held, &stored, max_bag_bytes, now);
+        self.writer.write(Durability::Full, work).await
+    }
+
+    async fn list_results(&self, held: &Held) -> Result<Vec<File>> {
+        let held = *held;
+        self.readers.read(move |db| list_results(db, &held)).await
+    }
+
+    async fn list_run_assets(&self, workspace: Uuid, run: Uuid) -> Result<Vec<File>> {
+        self.readers.read(move |db| list_run_assets(db, workspace, run)).await
+    }
+}
+
+fn keep_results(
     db: &Connection,
     held: &Held,
     stored: &[Stored],
@@ -36,7 +64,7 @@ pub(super) fn keep_results(
     files::keep_in(db, held.workspace, (bag, Some(held.lease.run)), stored, max_bag_bytes, now)
 }
 
-pub(super) fn list_results(db: &Connection, held: &Held) -> Result<Vec<File>> {
+fn list_results(db: &Connection, held: &Held) -> Result<Vec<File>> {
     let ours = "SELECT 1 FROM runs WHERE workspace_id = ?1 AND id = ?2 AND fence = ?3 AND status = 'running'";
     if !db.prepare_cached(ours)?.exists(params![held.workspace, held.lease.run, held.lease.fence])? {
         return Err(StoreError::Lost);
@@ -68,7 +96,7 @@ pub(super) fn frozen(db: &Connection, workspace: Uuid, assets: Option<&str>) -> 
     select(db, &rest, &[&workspace, &assets])
 }
 
-pub(super) fn list_run_assets(db: &Connection, workspace: Uuid, run: Uuid) -> Result<Vec<File>> {
+fn list_run_assets(db: &Connection, workspace: Uuid, run: Uuid) -> Result<Vec<File>> {
     let assets: Option<String> = db
         .prepare_cached(
             "SELECT r.assets FROM runs r LEFT JOIN chat_conversations c \

@@ -1,5 +1,6 @@
 //! Runs as their readers see them, and the queue.
 
+use async_trait::async_trait;
 use domain::run::{Run, RunError, RunStatus, StartTurn, TurnMessage, Usage};
 use domain::scope::Scope;
 use domain::time::from_ms;
@@ -7,9 +8,45 @@ use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use uuid::Uuid;
 
-use super::{conversations, executions};
+use super::writer::Durability;
+use super::{SqliteStore, conversations, executions};
 use crate::error::{Result, StoreError};
+use crate::store::runs::Runs;
 use crate::turns::{parse_json, to_json};
+
+#[async_trait]
+impl Runs for SqliteStore {
+    async fn get_run(&self, scope: &Scope, run: Uuid) -> Result<Run> {
+        let scope = scope.clone();
+        self.readers.read(move |db| get(db, &scope, run)).await
+    }
+
+    async fn list_runs(
+        &self,
+        scope: &Scope,
+        conversation: Uuid,
+        before: Option<Uuid>,
+        limit: usize,
+    ) -> Result<Vec<Run>> {
+        let scope = scope.clone();
+        self.readers.read(move |db| list(db, &scope, conversation, before, limit)).await
+    }
+
+    async fn list_queue(&self, scope: &Scope, conversation: Uuid) -> Result<Vec<(Run, StartTurn)>> {
+        let scope = scope.clone();
+        self.readers.read(move |db| list_queue(db, &scope, conversation)).await
+    }
+
+    async fn edit_queued(&self, scope: &Scope, run: Uuid, message: &TurnMessage) -> Result<Run> {
+        let (scope, message) = (scope.clone(), message.clone());
+        self.writer.write(Durability::Full, move |db| edit_queued(db, &scope, run, &message)).await
+    }
+
+    async fn request_cancel(&self, scope: &Scope, run: Uuid, now: Timestamp) -> Result<Run> {
+        let scope = scope.clone();
+        self.writer.write(Durability::Full, move |db| request_cancel(db, &scope, run, now)).await
+    }
+}
 
 pub(super) const COLUMNS: &str = "id, workspace_id, conversation_id, execution_id, status, message_id, \
      assistant_message_id, input_tokens, output_tokens, error_code, error_message, last_event, on_disconnect, \
@@ -61,7 +98,7 @@ pub(super) fn get(db: &Connection, scope: &Scope, run: Uuid) -> Result<Run> {
     Ok(run)
 }
 
-pub(super) fn list(
+fn list(
     db: &Connection,
     scope: &Scope,
     conversation: Uuid,
@@ -79,11 +116,7 @@ pub(super) fn list(
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
-pub(super) fn list_queue(
-    db: &Connection,
-    scope: &Scope,
-    conversation: Uuid,
-) -> Result<Vec<(Run, StartTurn)>> {
+fn list_queue(db: &Connection, scope: &Scope, conversation: Uuid) -> Result<Vec<(Run, StartTurn)>> {
     conversations::find(db, scope, conversation, false, false)?.ok_or(StoreError::NotFound)?;
     let text = format!(
         "SELECT {COLUMNS}, request FROM runs \
@@ -100,10 +133,10 @@ pub(super) fn list_queue(
     .collect()
 }
 
-pub(super) fn edit_queued(db: &Connection, scope: &Scope, run: Uuid, message: &TurnMessage) -> Result<Run> {
+fn edit_queued(db: &Connection, scope: &Scope, run: Uuid, message: &TurnMessage) -> Result<Run> {
     let found = get(db, scope, run)?;
     if found.status != RunStatus::Queued {
-        return Err(crate::store::RUN_STARTED);
+        return Err(crate::store::runs::RUN_STARTED);
     }
     let request: String = db.query_row(
         "SELECT request FROM runs WHERE workspace_id = ?1 AND id = ?2",
@@ -113,7 +146,7 @@ pub(super) fn edit_queued(db: &Connection, scope: &Scope, run: Uuid, message: &T
     let mut turn: StartTurn = parse_json(&request)?;
     // A new answer to an old message has no message of its own.
     if turn.message.is_none() {
-        return Err(crate::store::NO_OWN_MESSAGE);
+        return Err(crate::store::runs::NO_OWN_MESSAGE);
     }
     turn.message = Some(message.clone());
     db.execute(
@@ -123,7 +156,7 @@ pub(super) fn edit_queued(db: &Connection, scope: &Scope, run: Uuid, message: &T
     Ok(found)
 }
 
-pub(super) fn request_cancel(db: &Connection, scope: &Scope, run: Uuid, now: Timestamp) -> Result<Run> {
+fn request_cancel(db: &Connection, scope: &Scope, run: Uuid, now: Timestamp) -> Result<Run> {
     let found = get(db, scope, run)?;
     match found.status {
         RunStatus::Queued => db.execute(
@@ -139,4 +172,28 @@ pub(super) fn request_cancel(db: &Connection, scope: &Scope, run: Uuid, now: Tim
         _ => 0,
     };
     by_id(db, scope.workspace, run)
+}
+
+/// Marks the runs of a conversation, or of the whole workspace, for their end, as a delete does: queued ones at once.
+pub(super) fn cancel_all(
+    db: &Connection,
+    scope: &Scope,
+    conversation: Option<Uuid>,
+    now: Timestamp,
+) -> Result<()> {
+    let (running, queued, whose) = match conversation {
+        Some(_) => ("INDEXED BY idx_runs_one_running", "INDEXED BY idx_runs_queue", "conversation_id = ?2"),
+        None => ("", "", "?2 IS NULL"),
+    };
+    let text = format!(
+        "UPDATE runs {running} SET cancel_requested = 1 WHERE workspace_id = ?1 AND {whose} AND status = 'running'"
+    );
+    db.execute(&text, params![scope.workspace, conversation])?;
+    let text = format!(
+        "UPDATE runs {queued} SET status = 'cancelled', ended_at = ?3, queue_position = NULL, \
+         error_code = 'cancelled', error_message = 'the conversation was deleted' \
+         WHERE workspace_id = ?1 AND {whose} AND status = 'queued'"
+    );
+    db.execute(&text, params![scope.workspace, conversation, now.as_millisecond()])?;
+    Ok(())
 }

@@ -1,18 +1,71 @@
 //! Tables: names, columns and counts. Their rows are `rows`.
 
+use std::sync::Arc;
+
+use async_trait::async_trait;
 use domain::scope::Scope;
 use domain::search::index_text;
-use domain::table::{Column, Table};
+use domain::table::{self, Column, Table};
 use domain::time::from_ms;
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use uuid::Uuid;
 
-use super::{rows, workspaces};
+use super::writer::Durability;
+use super::{SqliteStore, rows, workspaces};
 use crate::error::{Result, StoreError};
 use crate::knowledge::written;
+use crate::store::tables::Tables;
 use crate::transfer::{Pieces, read_piece};
 use crate::turns::{parse_json, to_json};
+
+#[async_trait]
+impl Tables for SqliteStore {
+    async fn create_table(&self, scope: &Scope, table: &Table) -> Result<()> {
+        let (scope, table) = (scope.clone(), table.clone());
+        self.writer.write(Durability::Full, move |db| create(db, &scope, &table)).await
+    }
+
+    async fn update_table(
+        &self,
+        scope: &Scope,
+        id: Uuid,
+        name: Option<&str>,
+        columns: Option<&[Column]>,
+        now: Timestamp,
+    ) -> Result<Table> {
+        let (scope, name) = (scope.clone(), name.map(str::to_owned));
+        let columns = columns.map(<[Column]>::to_vec);
+        let work = move |db: &_| update(db, &scope, id, name.as_deref(), columns.as_deref(), now);
+        self.writer.write(Durability::Full, work).await
+    }
+
+    async fn find_table(&self, scope: &Scope, id: Uuid) -> Result<Option<Table>> {
+        let scope = scope.clone();
+        self.readers.read(move |db| find(db, &scope, id)).await
+    }
+
+    async fn list_tables(&self, scope: &Scope, after: Option<Uuid>, limit: usize) -> Result<Vec<Table>> {
+        let scope = scope.clone();
+        self.readers.read(move |db| list(db, &scope, after, limit)).await
+    }
+
+    async fn remove_table(&self, scope: &Scope, id: Uuid) -> Result<()> {
+        let scope = scope.clone();
+        self.writer.write(Durability::Full, move |db| remove(db, &scope, id)).await
+    }
+
+    async fn import_table(
+        &self,
+        scope: &Scope,
+        table: &Table,
+        rows: Arc<dyn Pieces<Vec<table::Row>>>,
+    ) -> Result<bool> {
+        let (scope, table) = (scope.clone(), table.clone());
+        let work = move |db: &_| import(db, &scope, &table, &*rows);
+        self.writer.write(Durability::Full, work).await
+    }
+}
 
 const COLUMNS: &str = "id, name, columns, row_count, created_at, updated_at";
 
@@ -32,7 +85,7 @@ fn whole((table, columns): (Table, String)) -> Result<Table> {
     Ok(Table { columns: parse_json(&columns)?, ..table })
 }
 
-pub(super) fn create(db: &Connection, scope: &Scope, table: &Table) -> Result<()> {
+fn create(db: &Connection, scope: &Scope, table: &Table) -> Result<()> {
     workspaces::find(db, scope)?.ok_or(StoreError::NotFound)?;
     db.execute(
         "INSERT INTO user_tables (workspace_id, id, name, columns, created_at, updated_at) \
@@ -49,7 +102,7 @@ pub(super) fn create(db: &Connection, scope: &Scope, table: &Table) -> Result<()
     Ok(())
 }
 
-pub(super) fn import(
+fn import(
     db: &Connection,
     scope: &Scope,
     table: &Table,
@@ -66,7 +119,7 @@ pub(super) fn import(
     Ok(true)
 }
 
-pub(super) fn update(
+fn update(
     db: &Connection,
     scope: &Scope,
     id: Uuid,
@@ -100,7 +153,7 @@ pub(super) fn find(db: &Connection, scope: &Scope, id: Uuid) -> Result<Option<Ta
     row.map(whole).transpose()
 }
 
-pub(super) fn list(db: &Connection, scope: &Scope, after: Option<Uuid>, limit: usize) -> Result<Vec<Table>> {
+fn list(db: &Connection, scope: &Scope, after: Option<Uuid>, limit: usize) -> Result<Vec<Table>> {
     let text =
         format!("SELECT {COLUMNS} FROM user_tables WHERE workspace_id = ?1 AND id > ?2 ORDER BY id LIMIT ?3");
     let mut statement = db.prepare_cached(&text)?;
@@ -109,7 +162,7 @@ pub(super) fn list(db: &Connection, scope: &Scope, after: Option<Uuid>, limit: u
     found.map(|row| whole(row?)).collect()
 }
 
-pub(super) fn remove(db: &Connection, scope: &Scope, id: Uuid) -> Result<()> {
+fn remove(db: &Connection, scope: &Scope, id: Uuid) -> Result<()> {
     find(db, scope, id)?.ok_or(StoreError::NotFound)?;
     rows::remove_where(db, "table_id = ?2", params![scope.workspace, id])?;
     db.execute("DELETE FROM user_tables WHERE workspace_id = ?1 AND id = ?2", params![scope.workspace, id])?;

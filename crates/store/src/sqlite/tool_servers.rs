@@ -1,5 +1,6 @@
 //! Tool servers that admins have added.
 
+use async_trait::async_trait;
 use domain::audit::Action;
 use domain::scope::Scope;
 use domain::time::from_ms;
@@ -7,8 +8,55 @@ use domain::tool_server::{Pin, ToolServer};
 use jiff::Timestamp;
 use rusqlite::{Connection, Row, params};
 
-use super::{audit, is_taken, workspaces};
+use super::writer::Durability;
+use super::{SqliteStore, audit, is_taken, workspaces};
 use crate::error::{Result, StoreError};
+use crate::store::tool_servers::ToolServers;
+
+#[async_trait]
+impl ToolServers for SqliteStore {
+    async fn add_tool_server(&self, scope: &Scope, server: &ToolServer) -> Result<()> {
+        let (scope, server) = (scope.clone(), server.clone());
+        self.writer.write(Durability::Full, move |db| add(db, &scope, &server)).await
+    }
+
+    async fn list_tool_servers(
+        &self,
+        scope: &Scope,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<ToolServer>> {
+        let (scope, after) = (scope.clone(), after.map(str::to_owned));
+        self.readers.read(move |db| list(db, &scope, after.as_deref(), limit)).await
+    }
+
+    async fn remove_tool_server(&self, scope: &Scope, name: &str, now: Timestamp) -> Result<()> {
+        let (scope, name) = (scope.clone(), name.to_owned());
+        self.writer.write(Durability::Full, move |db| remove(db, &scope, &name, now)).await
+    }
+
+    async fn list_tool_pins(&self, scope: &Scope, server: &str) -> Result<Vec<Pin>> {
+        let (scope, server) = (scope.clone(), server.to_owned());
+        self.readers.read(move |db| pins(db, &scope, &server)).await
+    }
+
+    async fn pin_tools(&self, scope: &Scope, server: &str, pins: &[Pin]) -> Result<()> {
+        let (scope, server, pins) = (scope.clone(), server.to_owned(), pins.to_vec());
+        self.writer.write(Durability::Full, move |db| pin(db, &scope, &server, &pins)).await
+    }
+
+    async fn approve_tool(
+        &self,
+        scope: &Scope,
+        (server, name): (&str, &str),
+        pin: &Pin,
+        now: Timestamp,
+    ) -> Result<()> {
+        let (scope, server, name, pin) = (scope.clone(), server.to_owned(), name.to_owned(), pin.clone());
+        let approve = move |db: &_| approve(db, &scope, (&server, &name), &pin, now);
+        self.writer.write(Durability::Full, approve).await
+    }
+}
 
 fn read(row: &Row<'_>) -> rusqlite::Result<ToolServer> {
     Ok(ToolServer {
@@ -21,7 +69,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<ToolServer> {
     })
 }
 
-pub(super) fn add(db: &Connection, scope: &Scope, server: &ToolServer) -> Result<()> {
+fn add(db: &Connection, scope: &Scope, server: &ToolServer) -> Result<()> {
     workspaces::find(db, scope)?.ok_or(StoreError::NotFound)?;
     let added = db.execute(
         "INSERT INTO tool_servers (workspace_id, name, id, url, sealed, created_by, created_at) \
@@ -40,12 +88,7 @@ pub(super) fn add(db: &Connection, scope: &Scope, server: &ToolServer) -> Result
     audit::note(db, scope, server.created_at, Action::ToolServerAdd, &server.name, &server.url)
 }
 
-pub(super) fn list(
-    db: &Connection,
-    scope: &Scope,
-    after: Option<&str>,
-    limit: usize,
-) -> Result<Vec<ToolServer>> {
+fn list(db: &Connection, scope: &Scope, after: Option<&str>, limit: usize) -> Result<Vec<ToolServer>> {
     let mut statement = db.prepare_cached(
         "SELECT id, name, url, sealed, created_by, created_at FROM tool_servers \
          WHERE workspace_id = ?1 AND name > ?2 ORDER BY name LIMIT ?3",
@@ -54,7 +97,7 @@ pub(super) fn list(
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
-pub(super) fn remove(db: &Connection, scope: &Scope, name: &str, now: Timestamp) -> Result<()> {
+fn remove(db: &Connection, scope: &Scope, name: &str, now: Timestamp) -> Result<()> {
     let removed = db.execute(
         "DELETE FROM tool_servers WHERE workspace_id = ?1 AND name = ?2",
         params![scope.workspace, name],
@@ -65,7 +108,7 @@ pub(super) fn remove(db: &Connection, scope: &Scope, name: &str, now: Timestamp)
     audit::note(db, scope, now, Action::ToolServerRemove, name, "")
 }
 
-pub(super) fn pins(db: &Connection, scope: &Scope, server: &str) -> Result<Vec<Pin>> {
+fn pins(db: &Connection, scope: &Scope, server: &str) -> Result<Vec<Pin>> {
     let mut statement =
         db.prepare_cached("SELECT tool, hash FROM tool_pins WHERE workspace_id = ?1 AND server = ?2")?;
     let read = |row: &Row<'_>| Ok(Pin { tool: row.get(0)?, hash: row.get(1)? });
@@ -73,7 +116,7 @@ pub(super) fn pins(db: &Connection, scope: &Scope, server: &str) -> Result<Vec<P
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
-pub(super) fn pin(db: &Connection, scope: &Scope, server: &str, pins: &[Pin]) -> Result<()> {
+fn pin(db: &Connection, scope: &Scope, server: &str, pins: &[Pin]) -> Result<()> {
     let mut statement = db.prepare_cached(
         "INSERT INTO tool_pins (workspace_id, server, tool, hash) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING",
     )?;
@@ -83,7 +126,7 @@ pub(super) fn pin(db: &Connection, scope: &Scope, server: &str, pins: &[Pin]) ->
     Ok(())
 }
 
-pub(super) fn approve(
+fn approve(
     db: &Connection,
     scope: &Scope,
     (server, name): (&str, &str),

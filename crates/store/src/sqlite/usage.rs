@@ -1,5 +1,6 @@
 //! What is used of models: by runs beside their own calls, by callers, and by everyone day by day.
 
+use async_trait::async_trait;
 use domain::run::Usage;
 use domain::scope::Scope;
 use domain::tokens::{DayUsage, OutOfTokens, TokenLimits, TokensUsed, day};
@@ -7,10 +8,38 @@ use jiff::Timestamp;
 use rusqlite::{Connection, params};
 use uuid::Uuid;
 
+use super::SqliteStore;
+use super::writer::Durability;
 use crate::error::{Result, StoreError};
+use crate::store::usage::UsageCounts;
 use crate::turns::Held;
 
-pub(super) fn count(db: &Connection, held: &Held, usage: Usage, now: Timestamp) -> Result<()> {
+#[async_trait]
+impl UsageCounts for SqliteStore {
+    async fn count_usage(&self, held: &Held, usage: Usage, now: Timestamp) -> Result<()> {
+        let held = *held;
+        self.writer.write(Durability::Full, move |db| count(db, &held, usage, now)).await
+    }
+
+    async fn count_call(&self, scope: &Scope, _: Uuid, usage: Usage, now: Timestamp) -> Result<()> {
+        let scope = scope.clone();
+        self.writer
+            .write(Durability::Full, move |db| add(db, (scope.workspace, &scope.user), (usage, 0), now))
+            .await
+    }
+
+    async fn get_tokens_used(&self, scope: &Scope, now: Timestamp) -> Result<TokensUsed> {
+        let scope = scope.clone();
+        self.readers.read(move |db| used(db, &scope, now)).await
+    }
+
+    async fn list_usage(&self, scope: &Scope, since: &str) -> Result<Vec<DayUsage>> {
+        let (scope, since) = (scope.clone(), since.to_owned());
+        self.readers.read(move |db| list(db, &scope, &since)).await
+    }
+}
+
+fn count(db: &Connection, held: &Held, usage: Usage, now: Timestamp) -> Result<()> {
     let counted = db
         .prepare_cached(
             "UPDATE runs SET input_tokens = input_tokens + ?4, output_tokens = output_tokens + ?5 \
@@ -43,7 +72,7 @@ pub(super) fn add_of_run(
     add(db, (workspace, &user), (usage, runs), now)
 }
 
-pub(super) fn add(
+fn add(
     db: &Connection,
     (workspace, user): (Uuid, &str),
     (usage, runs): (Usage, i64),
@@ -58,7 +87,7 @@ pub(super) fn add(
     Ok(())
 }
 
-pub(super) fn used(db: &Connection, scope: &Scope, now: Timestamp) -> Result<TokensUsed> {
+fn used(db: &Connection, scope: &Scope, now: Timestamp) -> Result<TokensUsed> {
     let used = db
         .prepare_cached(
             "SELECT coalesce(sum(input_tokens + output_tokens) FILTER (WHERE user_id = ?3), 0), \
@@ -83,7 +112,7 @@ pub(super) fn spent(
     Ok(limits.check(used(db, scope, now)?).err())
 }
 
-pub(super) fn list(db: &Connection, scope: &Scope, since: &str) -> Result<Vec<DayUsage>> {
+fn list(db: &Connection, scope: &Scope, since: &str) -> Result<Vec<DayUsage>> {
     let mut statement = db.prepare_cached(
         "SELECT day, sum(input_tokens), sum(output_tokens), sum(runs) FROM usage_days \
          WHERE workspace_id = ?1 AND day >= ?2 GROUP BY day ORDER BY day DESC",

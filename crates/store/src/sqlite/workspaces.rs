@@ -1,6 +1,7 @@
 //! Workspaces. A removed one keeps its row for as long as rows point to it.
 
-use domain::audit::Action;
+use async_trait::async_trait;
+use domain::audit::{Action, AuditEntry};
 use domain::conversation::Visibility;
 use domain::scope::{Role, Scope};
 use domain::time::from_ms;
@@ -9,8 +10,54 @@ use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use uuid::Uuid;
 
-use super::{audit, pages, tables, turn};
+use super::writer::Durability;
+use super::{SqliteStore, audit, pages, runs, tables};
 use crate::error::{Result, StoreError};
+use crate::store::workspaces::Workspaces;
+
+#[async_trait]
+impl Workspaces for SqliteStore {
+    async fn create_workspace(&self, scope: &Scope, workspace: &Workspace) -> Result<()> {
+        let (scope, workspace) = (scope.clone(), workspace.clone());
+        self.writer.write(Durability::Full, move |db| create(db, &scope, &workspace)).await
+    }
+
+    async fn list_memberships(
+        &self,
+        user: &str,
+        workspace: Option<Uuid>,
+        after: Option<Uuid>,
+        limit: usize,
+    ) -> Result<Vec<Membership>> {
+        let user = user.to_owned();
+        self.readers.read(move |db| list_memberships(db, &user, workspace, after, limit)).await
+    }
+
+    async fn find_workspace(&self, scope: &Scope) -> Result<Option<Workspace>> {
+        let scope = scope.clone();
+        self.readers.read(move |db| find(db, &scope)).await
+    }
+
+    async fn update_workspace(
+        &self,
+        scope: &Scope,
+        patch: &WorkspacePatch,
+        now: Timestamp,
+    ) -> Result<Workspace> {
+        let (scope, patch) = (scope.clone(), patch.clone());
+        self.writer.write(Durability::Full, move |db| update(db, &scope, &patch, now)).await
+    }
+
+    async fn remove_workspace(&self, scope: &Scope, cascade: bool, now: Timestamp) -> Result<()> {
+        let scope = scope.clone();
+        self.writer.write(Durability::Full, move |db| remove(db, &scope, cascade, now)).await
+    }
+
+    async fn list_audit(&self, scope: &Scope, after: i64, limit: usize) -> Result<Vec<AuditEntry>> {
+        let scope = scope.clone();
+        self.readers.read(move |db| audit::list(db, &scope, after, limit)).await
+    }
+}
 
 /// Reads `id, org_id, name, default_visibility, created_at` from column `at` on.
 pub(super) fn read(row: &Row<'_>, at: usize) -> rusqlite::Result<Workspace> {
@@ -29,7 +76,7 @@ pub(super) fn read_role(row: &Row<'_>, at: usize) -> rusqlite::Result<Role> {
     Role::parse(&role).ok_or(rusqlite::Error::InvalidQuery)
 }
 
-pub(super) fn create(db: &Connection, scope: &Scope, workspace: &Workspace) -> Result<()> {
+fn create(db: &Connection, scope: &Scope, workspace: &Workspace) -> Result<()> {
     let at = workspace.created_at;
     db.execute(
         "INSERT INTO workspaces (id, org_id, name, default_visibility, created_at) VALUES (?1, ?2, ?3, ?4, ?5)",
@@ -49,7 +96,7 @@ pub(super) fn create(db: &Connection, scope: &Scope, workspace: &Workspace) -> R
     audit::note(db, scope, at, Action::MemberAdd, &scope.user, Role::Admin.as_str())
 }
 
-pub(super) fn list_memberships(
+fn list_memberships(
     db: &Connection,
     user: &str,
     workspace: Option<Uuid>,
@@ -80,12 +127,7 @@ pub(super) fn find(db: &Connection, scope: &Scope) -> Result<Option<Workspace>> 
     Ok(found)
 }
 
-pub(super) fn update(
-    db: &Connection,
-    scope: &Scope,
-    patch: &WorkspacePatch,
-    now: Timestamp,
-) -> Result<Workspace> {
+fn update(db: &Connection, scope: &Scope, patch: &WorkspacePatch, now: Timestamp) -> Result<Workspace> {
     let mut workspace = find(db, scope)?.ok_or(StoreError::NotFound)?;
     if let Some(name) = &patch.name {
         workspace.name.clone_from(name);
@@ -102,7 +144,7 @@ pub(super) fn update(
     Ok(workspace)
 }
 
-pub(super) fn remove(db: &Connection, scope: &Scope, cascade: bool, now: Timestamp) -> Result<()> {
+fn remove(db: &Connection, scope: &Scope, cascade: bool, now: Timestamp) -> Result<()> {
     let workspace = find(db, scope)?.ok_or(StoreError::NotFound)?;
     let holds: bool = db.query_row(
         "SELECT EXISTS (SELECT 1 FROM chat_conversations WHERE workspace_id = ?1 AND deleted_at IS NULL)",
@@ -110,7 +152,7 @@ pub(super) fn remove(db: &Connection, scope: &Scope, cascade: bool, now: Timesta
         |row| row.get(0),
     )?;
     if holds && !cascade {
-        return Err(crate::store::WORKSPACE_NOT_EMPTY);
+        return Err(crate::store::workspaces::WORKSPACE_NOT_EMPTY);
     }
     let at = now.as_millisecond();
     db.execute(
@@ -126,7 +168,7 @@ pub(super) fn remove(db: &Connection, scope: &Scope, cascade: bool, now: Timesta
     tables::remove_all(db, workspace.id)?;
     db.execute("DELETE FROM api_keys WHERE workspace_id = ?1", [workspace.id])?;
     db.execute("DELETE FROM members WHERE workspace_id = ?1", [workspace.id])?;
-    turn::cancel_all(db, scope, None, now)?;
+    runs::cancel_all(db, scope, None, now)?;
     db.execute("UPDATE workspaces SET deleted_at = ?2 WHERE id = ?1", params![workspace.id, at])?;
     let detail = if cascade { "cascade" } else { "" };
     audit::note(db, scope, now, Action::WorkspaceRemove, &workspace.id.to_string(), detail)

@@ -158,7 +158,7 @@ async fn a_database_of_the_version_before_is_brought_up_to_date() {
     let bytes = format!("'\\x{}'", "01".repeat(32));
     let rows = rows_of_version_2(&format!("'{id}'"), &bytes, "now()");
     crate::setup::superuser(&database).await.batch_execute(&rows).await.unwrap();
-    kept_its_rows(&open_postgres(&database, true).await, id).await;
+    kept_its_rows(&*open_postgres(&database, true).await, id).await;
 }
 
 /// A table in the way of the last statements of the first migration.

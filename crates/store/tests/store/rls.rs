@@ -219,7 +219,7 @@ async fn upload(store: &TestStore, scope: &Scope, bag: Bag) -> Uuid {
 async fn without_the_applications_filter_no_foreign_file_and_no_foreign_execution_comes_back() {
     let Some(filtered) = postgres().await else { return };
     let unfiltered = open_postgres(database(&filtered), false).await;
-    let store = TestStore { store: std::sync::Arc::new(unfiltered), ..filtered };
+    let store = TestStore { store: unfiltered, ..filtered };
     let (ann, elsewhere) = (store.workspace("ann").await, store.workspace("bob").await);
     let (bob, eve) = (member(&ann, "bob"), member(&ann, "eve"));
     let new = NewExecution {
@@ -316,7 +316,7 @@ async fn a_pooled_connection_has_no_scope_left_after_a_verb() {
     // itself, so the store gets one connection and the next caller on it is nobody.
     let store = open_postgres(&database, false).await;
     let store = TestStore {
-        store: std::sync::Arc::new(store),
+        store,
         clock: domain::time::FixedClock::new(domain::time::from_ms(1_778_749_956_000)),
         behind: Behind::Postgres(database),
     };
@@ -336,7 +336,7 @@ async fn a_pooled_connection_has_no_scope_left_after_a_verb() {
 async fn without_the_applications_filter_nothing_foreign_comes_back() {
     let Some((filled, ours, theirs)) = filled().await else { return };
     let unfiltered = open_postgres(database(&filled), false).await;
-    let store = TestStore { store: std::sync::Arc::new(unfiltered), ..filled };
+    let store = TestStore { store: unfiltered, ..filled };
     let (bob, eve) = (member(&ours, "bob"), member(&ours, "eve"));
     for (scope, count) in [(&ours, 2), (&bob, 2), (&eve, 1)] {
         let page = store.list_conversations(scope, &newest()).await.unwrap();

@@ -52,12 +52,12 @@ pub fn sqlite() -> TestStore {
 pub async fn postgres() -> Option<TestStore> {
     let database = testkit::postgres::database().await?;
     let store = open_postgres(&database, true).await;
-    Some(TestStore { store: Arc::new(store), clock: clock(), behind: Behind::Postgres(database) })
+    Some(TestStore { store, clock: clock(), behind: Behind::Postgres(database) })
 }
 
-pub async fn open_postgres(database: &TestDatabase, application_filter: bool) -> PostgresStore {
+pub async fn open_postgres(database: &TestDatabase, application_filter: bool) -> Arc<dyn Store> {
     let options = PostgresOptions { connections: 8, application_filter };
-    PostgresStore::open(&Secret::new(database.url()), &options).await.unwrap()
+    Arc::new(PostgresStore::open(&Secret::new(database.url()), &options).await.unwrap())
 }
 
 /// A session as the superuser, who sees every row.

@@ -148,8 +148,7 @@ async fn two_nodes_expire_at_once_and_fold_each_log_once() {
         runs.push(store.answered(&ann, turn(None, "one"), "1").await.id);
     }
     let now = store.write().now;
-    let (one, two) =
-        tokio::join!(store.system_expire(now, now, 50), store::Store::system_expire(&other, now, now, 50));
+    let (one, two) = tokio::join!(store.system_expire(now, now, 50), other.system_expire(now, now, 50));
     assert!(one.unwrap().max(two.unwrap()) == 20);
     for run in runs {
         let page = store.read_trace(&ann, run, 0, 10_000).await.unwrap();

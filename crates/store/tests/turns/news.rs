@@ -1,7 +1,6 @@
 //! What nodes tell each other, on PostgreSQL.
 
 use futures_util::StreamExt as _;
-use store::Store as _;
 use store::turns::News;
 use uuid::Uuid;
 
@@ -58,6 +57,6 @@ async fn every_node_hears_what_any_node_announces_and_reconnects_by_itself() {
     let text = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
                 WHERE datname = current_database() AND query LIKE 'LISTEN%'";
     assert_eq!(root.query_one(text, &[]).await.unwrap().get::<_, i64>(0), 2);
-    hear(&other, &mut here, News::Following(Uuid::from_u128(2))).await;
-    hear(&other, &mut there, News::Following(Uuid::from_u128(3))).await;
+    hear(&*other, &mut here, News::Following(Uuid::from_u128(2))).await;
+    hear(&*other, &mut there, News::Following(Uuid::from_u128(3))).await;
 }

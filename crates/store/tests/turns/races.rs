@@ -24,7 +24,7 @@ async fn nodes(store: &TestStore) -> Vec<Arc<dyn store::Store>> {
     match &store.behind {
         Behind::Sqlite(_) => vec![store.store.clone()],
         Behind::Postgres(database) => {
-            vec![store.store.clone(), Arc::new(open_postgres(database, true).await)]
+            vec![store.store.clone(), open_postgres(database, true).await]
         }
     }
 }

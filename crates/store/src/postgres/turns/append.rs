@@ -1,5 +1,7 @@
-//! Event batches of many runs in one transaction. Whoever finds the way free writes for all who gathered meanwhile,
-//! so there is no waiting window, and no task that would have to be kept alive.
+//! The second of the three writes: events, in batches, under the fence.
+//!
+//! Batches of many runs go in one transaction. Whoever finds the way free writes for all who gathered meanwhile, so
+//! there is no waiting window, and no task that would have to be kept alive.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -7,25 +9,11 @@ use std::sync::{Mutex, PoisonError};
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
-use super::transaction::{Database, Params, Query, Settings, inside};
 use crate::error::{Result, StoreError};
+use crate::postgres::transaction::{Database, Params, Query, Settings, Transaction, inside};
 use crate::turns::{Batch, Held};
 
-struct Waiting {
-    held: Held,
-    batch: Batch,
-    answer: oneshot::Sender<Result<bool>>,
-}
-
-#[derive(Default)]
-pub(super) struct Appends {
-    queue: Mutex<Vec<Waiting>>,
-    way: tokio::sync::Mutex<()>,
-}
-
-impl Appends {
-    /// False when the run was not the writer's, or the batch not the next one.
-    pub(super) async fn append(&self, db: &Database, held: &Held, batch: &Batch) -> Result<bool> {
+pub(super) async fn append(&self, db: &Database, held: &Held, batch: &Batch) -> Result<bool> {
         let (answer, mut answered) = oneshot::channel();
         self.lock().push(Waiting { held: *held, batch: batch.clone(), answer });
         let _way = tokio::select! {
@@ -92,4 +80,60 @@ async fn write(db: &Database, workspace: Uuid, waiting: &[Waiting]) -> Result<Ve
     let settings = Settings::workspace(workspace).seeing_all();
     let rows = db.rows_unsynced(&settings, &Query { text: &text, params }).await?;
     rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
+}
+
+pub(super) async fn append(db: &Database, appends: &Appends, held: &Held, batch: &Batch) -> Result<()> {
+    match appends.append(db, held, batch).await? {
+        true => Ok(()),
+        false => is_stored(db, held, batch).await?.then_some(()).ok_or(StoreError::Lost),
+    }
+}
+
+struct Waiting {
+    held: Held,
+    batch: Batch,
+    answer: oneshot::Sender<Result<bool>>,
+}
+
+#[derive(Default)]
+pub(in crate::postgres) struct Appends {
+    queue: Mutex<Vec<Waiting>>,
+    way: tokio::sync::Mutex<()>,
+}
+
+impl Appends {
+    /// False when the run was not the writer's, or the batch not the next one.
+    /// Whether this very batch is the newest one: its writer asks again after a connection that broke before the answer.
+async fn is_stored(db: &Database, held: &Held, batch: &Batch) -> Result<bool> {
+    let text = format!(
+        "SELECT 1 FROM runs r JOIN run_events e \
+         ON e.workspace_id = r.workspace_id AND e.run_id = r.id AND e.last_entry = r.last_entry \
+         WHERE {} AND r.id = $2 AND r.fence = $3 AND r.status = 'running' AND r.last_event = $4 \
+         AND e.first_entry = $5 AND e.last_entry = $6 AND e.entries = $7",
+        inside(db.dialect, "r.workspace_id")
+    );
+    let entries = &*batch.entries;
+    let params: Params<'_> = vec![
+        &held.workspace,
+        &held.lease.run,
+        &held.lease.fence,
+        &batch.last_seq,
+        &batch.first_entry,
+        &batch.last_entry,
+        &entries,
+    ];
+    let settings = Settings::workspace(held.workspace).seeing_all();
+    let [rows] = db.read(&settings, [Query { text: &text, params }]).await?;
+    Ok(!rows.is_empty())
+}
+
+/// Writes what a log begins with, of a run that the same transaction has started.
+pub(in crate::postgres) async fn open_log(tx: &Transaction, held: &Held, opening: &Batch) -> Result<()> {
+    let text = "INSERT INTO run_events (workspace_id, run_id, first_entry, last_entry, last_seq, entries) \
+                VALUES ($1, $2, $3, $4, $5, $6)";
+    let Batch { first_entry, last_entry, last_seq, .. } = opening;
+    let entries = &*opening.entries;
+    let params: Params<'_> =
+        vec![&held.workspace, &held.lease.run, first_entry, last_entry, last_seq, &entries];
+    tx.execute(text, &params).await.map(|_| ())
 }

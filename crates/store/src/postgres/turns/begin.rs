@@ -1,0 +1,256 @@
+//! The first of the three writes: a turn is accepted, and put under way or into the queue.
+
+use domain::conversation::{Conversation, Write};
+use domain::run::{Lease, OnBusy, Run, RunStatus, StartTurn};
+use domain::scope::Scope;
+use futures_util::future::{join, join3};
+use uuid::Uuid;
+
+use super::idempotency::{remember, repeated};
+use super::start::{all_of, attached, branch_for, open, place_message};
+use crate::error::{Result, StoreError};
+use crate::postgres::branches::{self, Head, Spot};
+use crate::postgres::transaction::Transaction;
+use crate::postgres::{conversations, leases, run_files, runs, usage};
+use crate::turns::{Begun, NewTurn, QueueStart, first_of, to_json};
+
+pub(super) async fn begin(tx: &Transaction, scope: &Scope, new: &NewTurn) -> Result<Begun> {
+    if let Some(before) = repeated(tx, scope, new.idempotency.as_ref(), new.now).await? {
+        return Ok(before);
+    }
+    if too_many(tx, scope, new.max_open_runs).await? {
+        return Ok(Begun::TooManyRuns);
+    }
+    if let Some(spent) = usage::spent(tx, scope, new.tokens, new.now).await? {
+        return Ok(Begun::OutOfTokens(spent));
+    }
+    let (mut thread, replaced, busy, head, files) = match new.turn.conversation {
+        Some(id) => {
+            let (thread, replaced) = known_conversation(tx, scope, id, new).await?;
+            // Asked for under the conversation's lock: what another begin committed is seen.
+            let (busy, head, files) = join3(
+                under_way(tx, scope, id),
+                branches::head(tx, scope, id, None),
+                attached(tx, scope, id, &new.turn, replaced.as_ref()),
+            )
+            .await;
+            (thread, replaced, busy?, head?, files?)
+        }
+        None if new.turn.attachments.as_ref().is_some_and(|files| !files.is_empty()) => {
+            return Err(StoreError::NoAttachment(0));
+        }
+        None => {
+            let first = first_conversation(tx, scope, new).await?;
+            (first, None, None, Head { branch: 0, seq: 0 }, Vec::new())
+        }
+    };
+    let files = all_of(files, new.turn.attachments.is_some())?;
+    let begun = match (busy, new.turn.on_busy) {
+        (None, _) => {
+            let start = QueueStart {
+                node: new.node,
+                lease_seconds: new.lease_seconds,
+                branch: new.branch,
+                now: new.now,
+            };
+            let head = branch_for(tx, scope, thread.id, &new.turn, &start, (head, replaced.as_ref())).await?;
+            let message = message_of(new, &new.turn);
+            // The run points to the conversation alone, so it need not wait for the message.
+            let placed =
+                place_message(tx, scope, &mut thread, (message, &files), &new.turn, (head, start.now));
+            let run =
+                insert_run(tx, scope, new, &new.turn, (thread_id(new), Place::Under(&start, head.branch)));
+            let (placed, run) = join(placed, run).await;
+            placed?;
+            let lease = Lease { run: new.run, fence: 1 };
+            let opening = open(tx, &thread, lease, message, start.now).await?;
+            Begun::Started(run?, lease, opening)
+        }
+        (Some((run, _)), OnBusy::Reject) => return Ok(Begun::Busy(run)),
+        (Some(busy), policy) => {
+            // Tied to its message already, which is to come.
+            run_files::attach(tx, scope, &files, new.message).await?;
+            Begun::Queued(enqueue(tx, scope, new, policy, busy).await?)
+        }
+    };
+    remember(tx, scope, new.idempotency.as_ref(), new.run, new.now).await?;
+    Ok(begun)
+}
+
+fn thread_id(new: &NewTurn) -> Uuid {
+    new.turn.conversation.unwrap_or(new.conversation)
+}
+
+fn message_of(new: &NewTurn, turn: &StartTurn) -> Option<Uuid> {
+    if turn.message.is_some() { Some(new.message) } else { turn.replace }
+}
+
+/// So many begins of one user may be between their count and their commit at once: as many as there are connections
+/// to work on, on a few nodes.
+const AT_ONCE: u64 = 64;
+
+/// Whether the user has that many runs open. Far from the limit begins go on side by side; near it, one after the
+/// other, so that none passes it.
+pub(in crate::postgres) async fn too_many(
+    tx: &Transaction,
+    scope: &Scope,
+    max_open_runs: u64,
+) -> Result<bool> {
+    let open = open_runs(tx, scope).await?;
+    if open >= max_open_runs || open + AT_ONCE < max_open_runs {
+        return Ok(open >= max_open_runs);
+    }
+    tx.wait_in_line(&format!("open runs {} {}", scope.workspace, scope.user)).await?;
+    Ok(open_runs(tx, scope).await? >= max_open_runs)
+}
+
+async fn open_runs(tx: &Transaction, scope: &Scope) -> Result<u64> {
+    let text = format!(
+        "SELECT count(*) FROM runs WHERE {} AND user_id = $2 AND status IN ('queued', 'running')",
+        tx.inside("workspace_id")
+    );
+    let row = tx.row(&text, &[&scope.workspace, &scope.user]).await?;
+    row.map_or(Ok(0), |row| Ok(row.try_get::<_, i64>(0)?.unsigned_abs()))
+}
+
+async fn first_conversation(tx: &Transaction, scope: &Scope, new: &NewTurn) -> Result<Conversation> {
+    let made = first_of(new)?;
+    let write = Write { now: new.now, max_tabs: 0 };
+    conversations::create(tx, scope, &made, new.conversation, &write).await
+}
+
+/// The conversation of a later turn, locked, and the message to replace, which must be a user's and in it.
+async fn known_conversation(
+    tx: &Transaction,
+    scope: &Scope,
+    id: Uuid,
+    new: &NewTurn,
+) -> Result<(Conversation, Option<Spot>)> {
+    let thread = conversations::get_locked(tx, scope, id).await?;
+    if let Some(message) = new.turn.brought.message {
+        check_free(tx, scope, id, message).await?;
+    }
+    let Some(replace) = new.turn.replace else { return Ok((thread, None)) };
+    match branches::place(tx, scope, id, replace).await? {
+        Some(spot) if spot.from_user => Ok((thread, Some(spot))),
+        _ => {
+            let detail = "replace must name a user message of this conversation";
+            Err(StoreError::Invalid { input: "/replace", detail })
+        }
+    }
+}
+
+/// A message id that a client brought is new to the conversation, its queue included.
+async fn check_free(tx: &Transaction, scope: &Scope, conversation: Uuid, message: Uuid) -> Result<()> {
+    let own = tx.inside("workspace_id");
+    let text = format!(
+        "SELECT 1 FROM messages WHERE {own} AND conversation_id = $2 AND id = $3 \
+         UNION ALL SELECT 1 FROM runs WHERE {own} AND conversation_id = $2 AND status = 'queued' AND message_id = $3"
+    );
+    match tx.row(&text, &[&scope.workspace, &conversation, &message]).await? {
+        Some(_) => Err(StoreError::Taken("message id")),
+        None => Ok(()),
+    }
+}
+
+/// The run that stands in the way, with its user message: the one under way, or else the first queued.
+async fn under_way(
+    tx: &Transaction,
+    scope: &Scope,
+    conversation: Uuid,
+) -> Result<Option<(Uuid, Option<Uuid>)>> {
+    let text = format!(
+        "SELECT id, CASE status WHEN 'running' THEN message_id END FROM runs \
+         WHERE {} AND conversation_id = $2 AND status IN ('running', 'queued') \
+         ORDER BY status = 'running' DESC, queue_position LIMIT 1",
+        tx.inside("workspace_id")
+    );
+    let row = tx.row(&text, &[&scope.workspace, &conversation]).await?;
+    row.map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).transpose()
+}
+
+/// Puts the turn into the queue of its conversation, where `busy` is under way.
+async fn enqueue(
+    tx: &Transaction,
+    scope: &Scope,
+    new: &NewTurn,
+    policy: OnBusy,
+    (busy, message): (Uuid, Option<Uuid>),
+) -> Result<Run> {
+    let mut turn = new.turn.clone();
+    let conversation = thread_id(new);
+    let own = tx.inside("workspace_id");
+    let front = policy != OnBusy::Enqueue;
+    if front {
+        let text =
+            format!("UPDATE runs SET cancel_requested = true WHERE {own} AND id = $2 AND status = 'running'");
+        tx.execute(&text, &[&scope.workspace, &busy]).await?;
+    }
+    if policy == OnBusy::Rollback && turn.replace.is_none() {
+        // It takes the other's place and nothing of it.
+        turn.replace = message;
+        turn.attachments.get_or_insert_default();
+    }
+    let text = format!(
+        "SELECT CASE WHEN $3::boolean THEN coalesce(min(queue_position), 1) - 1 ELSE coalesce(max(queue_position), 0) + 1 END \
+         FROM runs WHERE {own} AND conversation_id = $2 AND status = 'queued'"
+    );
+    let row = tx.row(&text, &[&scope.workspace, &conversation, &front]).await?.ok_or(StoreError::NotFound)?;
+    insert_run(tx, scope, new, &turn, (conversation, Place::Queued(row.try_get(0)?))).await
+}
+
+/// Where a new run begins its life.
+#[derive(Clone, Copy)]
+enum Place<'a> {
+    Queued(i64),
+    /// Under way on a branch.
+    Under(&'a QueueStart, i32),
+}
+
+async fn insert_run(
+    tx: &Transaction,
+    scope: &Scope,
+    new: &NewTurn,
+    turn: &StartTurn,
+    (conversation, place): (Uuid, Place<'_>),
+) -> Result<Run> {
+    let (status, position, fence, node, started, branch) = match place {
+        Place::Queued(position) => (RunStatus::Queued, Some(position), 0_i64, None, None, 0),
+        Place::Under(start, branch) => {
+            (RunStatus::Running, None, 1, Some(start.node.to_string()), Some(start.now), branch)
+        }
+    };
+    let text = format!(
+        "INSERT INTO runs AS r (workspace_id, id, conversation_id, status, message_id, user_id, on_disconnect, \
+         request, queue_position, created_at, fence, node, lease_until, started_at, branch, last_entry, last_event, \
+         assets) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12::text, \
+         CASE WHEN $12::text IS NOT NULL THEN {} END, $14, $15, $11, $11, CASE WHEN $12::text IS NOT NULL THEN {} END) \
+         RETURNING {}",
+        leases::until("$13"),
+        run_files::assets(tx.dialect, ("conversation_id", "$3")),
+        runs::COLUMNS
+    );
+    let row = tx
+        .row(
+            &text,
+            &[
+                &scope.workspace,
+                &new.run,
+                &conversation,
+                &status.as_str(),
+                &message_of(new, turn),
+                &scope.user,
+                &to_json(&turn.on_disconnect)?.trim_matches('"'),
+                &to_json(turn)?,
+                &position,
+                &new.now,
+                &fence,
+                &node,
+                &(new.lease_seconds as f64),
+                &started,
+                &branch,
+            ],
+        )
+        .await?;
+    runs::read(&row.ok_or(StoreError::NotFound)?)
+}

@@ -1,0 +1,50 @@
+//! The writes of a turn: begin, append and settle, each one transaction guarded by a fence.
+//!
+//! Whoever needs both locks a conversation before its runs, so that no two transactions wait for each other.
+
+pub(super) mod append;
+pub(super) mod begin;
+mod dispatch;
+pub(super) mod idempotency;
+mod settle;
+mod start;
+
+use async_trait::async_trait;
+use domain::run::{Lease, Run};
+use domain::scope::Scope;
+
+use super::PostgresStore;
+use super::transaction::{Settings, transaction};
+use crate::error::Result;
+use crate::store::turns::Turns;
+use crate::turns::{Batch, Begun, Dispatch, Held, NewTurn, QueueStart, Settled, Settlement, Waiting};
+
+#[async_trait]
+impl Turns for PostgresStore {
+    async fn begin_turn(&self, scope: &Scope, new: &NewTurn) -> Result<Begun> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| begin::begin(tx, scope, new))
+    }
+
+    async fn start_queued(
+        &self,
+        waiting: &Waiting,
+        start: &QueueStart,
+    ) -> Result<Option<(Run, Lease, Batch)>> {
+        let settings = Settings::workspace(waiting.workspace).seeing_all();
+        transaction!(self.database, begin_write, settings, |tx| start::start_queued(tx, waiting, start))
+    }
+
+    async fn get_dispatch(&self, held: &Held, replay: usize) -> Result<Dispatch> {
+        let settings = Settings::workspace(held.workspace).seeing_all();
+        transaction!(self.database, begin_read, settings, |tx| dispatch::get_dispatch(tx, held, replay))
+    }
+
+    async fn append_events(&self, held: &Held, batch: &Batch) -> Result<()> {
+        append::append(&self.database, &self.appends, held, batch).await
+    }
+
+    async fn settle_turn(&self, held: &Held, settlement: &Settlement) -> Result<Settled> {
+        let settings = Settings::workspace(held.workspace).seeing_all();
+        transaction!(self.database, begin_write, settings, |tx| settle::settle(tx, held, settlement))
+    }
+}

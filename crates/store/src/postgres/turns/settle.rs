@@ -1,0 +1,115 @@
+//! The third of the three writes: a run ends, with its answer, if it is still whose it was.
+
+use domain::message::plain_text;
+use domain::run::{Run, RunStatus};
+use futures_util::future::{join, join3};
+use uuid::Uuid;
+
+use crate::error::{Result, StoreError};
+use crate::postgres::branches::{self, Head};
+use crate::postgres::transaction::Transaction;
+use crate::postgres::{conversations, messages, runs, usage};
+use crate::turns::{Held, Settled, Settlement, own_scope};
+
+pub(super) async fn settle(tx: &Transaction, held: &Held, settlement: &Settlement) -> Result<Settled> {
+    debug_assert!(RunStatus::Running.may_become(settlement.status));
+    let scope = own_scope(held.workspace);
+    let conversation = conversation_of(tx, held).await?;
+    let thread = match conversation {
+        // The conversation may have been deleted meanwhile: what the user saw is kept all the same.
+        Some(id) => conversations::find_locked_any(tx, &scope, id).await?,
+        None => None,
+    };
+    let (run, branch, queue) = end(tx, held, settlement).await?;
+    let counted = usage::add_of_run(tx, held, (settlement.usage, 1), settlement.now);
+    if let (Some(mut thread), Some(assistant)) = (thread, &settlement.assistant) {
+        let (current, head) = join(
+            branches::head(tx, &scope, thread.id, None),
+            branches::head(tx, &scope, thread.id, Some(branch)),
+        )
+        .await;
+        let (current, head) = (current?, head?);
+        let shown = thread.message_count;
+        let place = Head { branch, seq: head.seq + 1 };
+        // With what was counted while it went on.
+        let tokens = run.usage.input_tokens + run.usage.output_tokens;
+        thread.note_message(assistant.id, false, &plain_text(&assistant.content), tokens, settlement.now);
+        thread.message_count = if current.branch == branch { place.seq } else { shown };
+        let inserted = messages::insert(tx, &scope, thread.id, place, assistant);
+        let (inserted, saved, counted) = join3(inserted, conversations::save(tx, &thread), counted).await;
+        inserted.and(saved).and(counted)?;
+    } else {
+        counted.await?;
+    }
+    Ok(Settled { run, queue })
+}
+
+/// The conversation of a run, which never changes.
+async fn conversation_of(tx: &Transaction, held: &Held) -> Result<Option<Uuid>> {
+    let text = format!("SELECT conversation_id FROM runs WHERE {} AND id = $2", tx.inside("workspace_id"));
+    let row = tx.row(&text, &[&held.workspace, &held.lease.run]).await?.ok_or(StoreError::Lost)?;
+    Ok(row.try_get(0)?)
+}
+
+/// Ends the run with its last batch, under its row's lock, or not at all. Answers its branch too, and whether
+/// another run waits: a begin that put one there held the conversation's lock, which is this settlement's by now.
+async fn end(tx: &Transaction, held: &Held, settlement: &Settlement) -> Result<(Run, i32, bool)> {
+    let text = format!(
+        "WITH ended AS (UPDATE runs r SET status = $4, ended_at = $5, lease_until = NULL, error_code = $6, \
+             error_message = $7, assistant_message_id = $8, \
+             input_tokens = r.input_tokens + $9, output_tokens = r.output_tokens + $10, \
+             last_entry = $11::bigint, last_event = $12::bigint, response = $16 \
+             WHERE {} AND r.id = $2 AND r.fence = $3 AND r.status = 'running' \
+               AND r.last_entry = $13::bigint - 1 AND r.last_event = $14::bigint - 1 \
+               AND ($17::boolean OR r.upload_used_at IS NULL) \
+             RETURNING {columns}, r.branch), \
+         logged AS (INSERT INTO run_events (workspace_id, run_id, first_entry, last_entry, last_seq, entries) \
+             SELECT r.workspace_id, r.id, $13, $11, $12, $15 FROM ended r WHERE $15::text <> '') \
+         SELECT {columns}, r.branch, EXISTS (SELECT 1 FROM runs q WHERE q.workspace_id = r.workspace_id \
+             AND q.conversation_id = r.conversation_id AND q.status = 'queued') FROM ended r",
+        tx.inside("r.workspace_id"),
+        columns = runs::COLUMNS
+    );
+    let (error, batch) = (settlement.error.as_ref(), &settlement.batch);
+    let row = tx
+        .row(
+            &text,
+            &[
+                &held.workspace,
+                &held.lease.run,
+                &held.lease.fence,
+                &settlement.status.as_str(),
+                &settlement.now,
+                &error.map(|error| &error.code),
+                &error.map(|error| error.message.replace('\0', "\u{fffd}")),
+                &settlement.assistant.as_ref().map(|message| message.id),
+                &settlement.usage.input_tokens,
+                &settlement.usage.output_tokens,
+                &batch.last_entry,
+                &batch.last_seq,
+                &batch.first_entry,
+                &batch.first_seq,
+                &&*batch.entries,
+                &settlement.response.as_ref().map(|text| text.replace('\0', "\u{fffd}")),
+                &settlement.files_logged,
+            ],
+        )
+        .await?;
+    match row {
+        Some(row) => Ok((runs::read(&row)?, row.try_get(runs::MORE)?, row.try_get(runs::MORE + 1)?)),
+        None if settlement.files_logged => Err(StoreError::Lost),
+        None => Err(why_not_ended(tx, held).await?),
+    }
+}
+
+/// A run that was not ended waits for its files, or is another's.
+async fn why_not_ended(tx: &Transaction, held: &Held) -> Result<StoreError> {
+    let text = format!(
+        "SELECT upload_used_at IS NOT NULL FROM runs \
+         WHERE {} AND id = $2 AND fence = $3 AND status = 'running'",
+        tx.inside("workspace_id")
+    );
+    let row = tx.row(&text, &[&held.workspace, &held.lease.run, &held.lease.fence]).await?;
+    let waiting = row.map_or(Ok(false), |row| row.try_get(0))?;
+    Ok(if waiting { StoreError::FilesWaiting } else { StoreError::Lost })
+}

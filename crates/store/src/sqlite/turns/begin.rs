@@ -1,0 +1,166 @@
+//! The first of the three writes: a turn is accepted, and put under way or into the queue.
+
+use domain::conversation::Write;
+use domain::run::{OnBusy, StartTurn};
+use domain::scope::Scope;
+use rusqlite::{Connection, OptionalExtension, params};
+use uuid::Uuid;
+
+use super::idempotency::{remember, repeated};
+use super::start::start_run;
+use crate::error::{Result, StoreError};
+use crate::sqlite::{branches, conversations, run_files, runs, usage};
+use crate::turns::{Begun, NewTurn, QueueStart, first_of, to_json};
+
+pub(super) fn begin(db: &Connection, scope: &Scope, new: &NewTurn) -> Result<Begun> {
+    if let Some(before) = repeated(db, scope, new.idempotency.as_ref(), new.now)? {
+        return Ok(before);
+    }
+    if open_runs(db, scope)? >= new.max_open_runs as i64 {
+        return Ok(Begun::TooManyRuns);
+    }
+    if let Some(spent) = usage::spent(db, scope, new.tokens, new.now)? {
+        return Ok(Begun::OutOfTokens(spent));
+    }
+    let conversation = match new.turn.conversation {
+        Some(id) => known_conversation(db, scope, id, new)?,
+        None => first_conversation(db, scope, new)?,
+    };
+    if let Some(attachments) = &new.turn.attachments {
+        run_files::check_attachments(db, scope.workspace, new.turn.conversation, attachments)?;
+    }
+    let busy = under_way(db, scope, conversation)?;
+    let begun = match (busy, new.turn.on_busy) {
+        (None, _) => {
+            insert_run(db, scope, conversation, new, None, &new.turn)?;
+            let start = QueueStart {
+                node: new.node,
+                lease_seconds: new.lease_seconds,
+                branch: new.branch,
+                now: new.now,
+            };
+            let (run, lease, opening) = start_run(db, scope.workspace, conversation, new.run, &start)?;
+            Begun::Started(run, lease, opening)
+        }
+        (Some((run, _)), OnBusy::Reject) => return Ok(Begun::Busy(run)),
+        (Some((run, message)), policy) => {
+            let mut turn = new.turn.clone();
+            let front = policy != OnBusy::Enqueue;
+            if front {
+                db.execute(
+                    "UPDATE runs SET cancel_requested = 1 \
+                     WHERE workspace_id = ?1 AND id = ?2 AND status = 'running'",
+                    params![scope.workspace, run],
+                )?;
+            }
+            if policy == OnBusy::Rollback && turn.replace.is_none() {
+                turn.replace = message;
+                // It takes the place of the message and is no edit of it: what was attached there stays there.
+                turn.attachments.get_or_insert_default();
+            }
+            let place = queue_place(db, scope, conversation, front)?;
+            insert_run(db, scope, conversation, new, Some(place), &turn)?;
+            if let (Some(_), Some(attachments)) = (&turn.message, &turn.attachments) {
+                run_files::attach(db, scope.workspace, conversation, new.message, attachments)?;
+            }
+            Begun::Queued(runs::by_id(db, scope.workspace, new.run)?)
+        }
+    };
+    remember(db, scope, new.idempotency.as_ref(), new.run, new.now)?;
+    Ok(begun)
+}
+
+pub(in crate::sqlite) fn open_runs(db: &Connection, scope: &Scope) -> Result<i64> {
+    Ok(db
+        .prepare_cached(
+            "SELECT count(*) FROM runs INDEXED BY idx_runs_open \
+             WHERE workspace_id = ?1 AND user_id = ?2 AND status IN ('queued', 'running')",
+        )?
+        .query_row(params![scope.workspace, scope.user], |row| row.get(0))?)
+}
+
+fn first_conversation(db: &Connection, scope: &Scope, new: &NewTurn) -> Result<Uuid> {
+    let made = first_of(new)?;
+    let write = Write { now: new.now, max_tabs: 0 };
+    Ok(conversations::create(db, scope, &made, new.conversation, &write)?.id)
+}
+
+/// The conversation of a later turn; the message to replace must be a user's and in it.
+fn known_conversation(db: &Connection, scope: &Scope, id: Uuid, new: &NewTurn) -> Result<Uuid> {
+    conversations::find(db, scope, id, false, false)?.ok_or(StoreError::NotFound)?;
+    if let Some(message) = new.turn.brought.message {
+        check_free(db, scope, id, message)?;
+    }
+    if let Some(replace) = new.turn.replace {
+        match branches::place(db, scope, id, replace)? {
+            Some((_, _, true)) => {}
+            _ => {
+                let detail = "replace must name a user message of this conversation";
+                return Err(StoreError::Invalid { input: "/replace", detail });
+            }
+        }
+    }
+    Ok(id)
+}
+
+/// A message id that a client brought is new to the conversation, its queue included.
+fn check_free(db: &Connection, scope: &Scope, conversation: Uuid, message: Uuid) -> Result<()> {
+    let text = "SELECT 1 FROM messages WHERE workspace_id = ?1 AND conversation_id = ?2 AND id = ?3 \
+                UNION ALL SELECT 1 FROM runs INDEXED BY idx_runs_queue \
+                WHERE workspace_id = ?1 AND conversation_id = ?2 AND status = 'queued' AND message_id = ?3";
+    match db.prepare_cached(text)?.exists(params![scope.workspace, conversation, message])? {
+        true => Err(StoreError::Taken("message id")),
+        false => Ok(()),
+    }
+}
+
+/// The run that stands in the way, with its user message: the one under way, or else the first queued.
+fn under_way(db: &Connection, scope: &Scope, conversation: Uuid) -> Result<Option<(Uuid, Option<Uuid>)>> {
+    Ok(db
+        .prepare_cached(
+            "SELECT * FROM (SELECT id, message_id, 0 AS place FROM runs INDEXED BY idx_runs_one_running \
+             WHERE workspace_id = ?1 AND conversation_id = ?2 AND status = 'running') \
+             UNION ALL SELECT * FROM (SELECT id, NULL, 1 FROM runs INDEXED BY idx_runs_queue \
+             WHERE workspace_id = ?1 AND conversation_id = ?2 AND status = 'queued' ORDER BY queue_position LIMIT 1) \
+             ORDER BY place LIMIT 1",
+        )?
+        .query_row(params![scope.workspace, conversation], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?)
+}
+
+fn queue_place(db: &Connection, scope: &Scope, conversation: Uuid, front: bool) -> Result<i64> {
+    let (first, last): (Option<i64>, Option<i64>) = db
+        .prepare_cached(
+            "SELECT min(queue_position), max(queue_position) FROM runs INDEXED BY idx_runs_queue \
+             WHERE workspace_id = ?1 AND conversation_id = ?2 AND status = 'queued'",
+        )?
+        .query_row(params![scope.workspace, conversation], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    Ok(if front { first.unwrap_or(1) - 1 } else { last.unwrap_or(0) + 1 })
+}
+
+fn insert_run(
+    db: &Connection,
+    scope: &Scope,
+    conversation: Uuid,
+    new: &NewTurn,
+    place: Option<i64>,
+    turn: &StartTurn,
+) -> Result<()> {
+    let message = if turn.message.is_some() { Some(new.message) } else { turn.replace };
+    db.prepare_cached(
+        "INSERT INTO runs (workspace_id, id, conversation_id, status, message_id, user_id, on_disconnect, request, \
+         queue_position, created_at) VALUES (?1, ?2, ?3, 'queued', ?4, ?5, ?6, ?7, ?8, ?9)",
+    )?
+    .execute(params![
+        scope.workspace,
+        new.run,
+        conversation,
+        message,
+        scope.user,
+        to_json(&turn.on_disconnect)?.trim_matches('"'),
+        to_json(turn)?,
+        place,
+        new.now.as_millisecond(),
+    ])?;
+    Ok(())
+}

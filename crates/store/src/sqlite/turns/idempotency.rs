@@ -1,0 +1,63 @@
+//! Requests that come twice: the second is answered what the first made.
+
+use domain::scope::Scope;
+use jiff::Timestamp;
+use rusqlite::{Connection, OptionalExtension, params};
+use uuid::Uuid;
+
+use crate::error::Result;
+use crate::sqlite::runs;
+use crate::turns::{Begun, Idempotency, KEY_LIFE, caller};
+
+/// What the same request made before.
+pub(in crate::sqlite) fn repeated(
+    db: &Connection,
+    scope: &Scope,
+    idempotency: Option<&Idempotency>,
+    now: Timestamp,
+) -> Result<Option<Begun>> {
+    let Some(idempotency) = idempotency else { return Ok(None) };
+    let found: Option<(Vec<u8>, Uuid)> = db
+        .prepare_cached(
+            "SELECT body_hash, run_id FROM idempotency_keys \
+             WHERE workspace_id = ?1 AND caller = ?2 AND key = ?3 AND created_at > ?4",
+        )?
+        .query_row(
+            params![
+                scope.workspace,
+                caller(scope),
+                idempotency.key,
+                now.as_millisecond() - KEY_LIFE.as_millis() as i64
+            ],
+            |row| Ok((row.get(0)?, row.get(1)?)),
+        )
+        .optional()?;
+    Ok(match found {
+        None => None,
+        Some((hash, _)) if hash != idempotency.body_hash => Some(Begun::KeyReused),
+        Some((_, run)) => Some(Begun::Repeated(runs::by_id(db, scope.workspace, run)?)),
+    })
+}
+
+pub(in crate::sqlite) fn remember(
+    db: &Connection,
+    scope: &Scope,
+    idempotency: Option<&Idempotency>,
+    run: Uuid,
+    now: Timestamp,
+) -> Result<()> {
+    let Some(idempotency) = idempotency else { return Ok(()) };
+    db.prepare_cached(
+        "INSERT OR REPLACE INTO idempotency_keys (workspace_id, caller, key, body_hash, run_id, created_at) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+    )?
+    .execute(params![
+        scope.workspace,
+        caller(scope),
+        idempotency.key,
+        idempotency.body_hash,
+        run,
+        now.as_millisecond()
+    ])?;
+    Ok(())
+}

@@ -1,0 +1,53 @@
+//! The writes of a turn: begin, append and settle, each one transaction guarded by a fence.
+//!
+//! Where a statement names its index: without statistics SQLite takes a table's own key before an index that leads
+//! with the same workspace, and would walk over all of the workspace's rows.
+
+pub(super) mod append;
+pub(super) mod begin;
+mod dispatch;
+pub(super) mod idempotency;
+mod settle;
+mod start;
+
+use async_trait::async_trait;
+use domain::run::{Lease, Run};
+use domain::scope::Scope;
+
+use super::SqliteStore;
+use super::writer::Durability;
+use crate::error::Result;
+use crate::store::turns::Turns;
+use crate::turns::{Batch, Begun, Dispatch, Held, NewTurn, QueueStart, Settled, Settlement, Waiting};
+
+#[async_trait]
+impl Turns for SqliteStore {
+    async fn begin_turn(&self, scope: &Scope, new: &NewTurn) -> Result<Begun> {
+        let (scope, new) = (scope.clone(), new.clone());
+        self.writer.write(Durability::Full, move |db| begin::begin(db, &scope, &new)).await
+    }
+
+    async fn start_queued(
+        &self,
+        waiting: &Waiting,
+        start: &QueueStart,
+    ) -> Result<Option<(Run, Lease, Batch)>> {
+        let (waiting, start) = (*waiting, *start);
+        self.writer.write(Durability::Full, move |db| start::start_queued(db, &waiting, &start)).await
+    }
+
+    async fn get_dispatch(&self, held: &Held, replay: usize) -> Result<Dispatch> {
+        let held = *held;
+        self.readers.read(move |db| dispatch::get_dispatch(db, &held, replay)).await
+    }
+
+    async fn append_events(&self, held: &Held, batch: &Batch) -> Result<()> {
+        let (held, batch) = (*held, batch.clone());
+        self.writer.write(Durability::Normal, move |db| append::append(db, &held, &batch)).await
+    }
+
+    async fn settle_turn(&self, held: &Held, settlement: &Settlement) -> Result<Settled> {
+        let (held, settlement) = (*held, settlement.clone());
+        self.writer.write(Durability::Full, move |db| settle::settle(db, &held, &settlement)).await
+    }
+}

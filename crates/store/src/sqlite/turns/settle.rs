@@ -1,0 +1,90 @@
+//! The third of the three writes: a run ends, with its answer, if it is still whose it was.
+
+use domain::message::{NewMessage, plain_text};
+use domain::run::RunStatus;
+use jiff::Timestamp;
+use rusqlite::{Connection, OptionalExtension, params};
+use uuid::Uuid;
+
+use super::append;
+use crate::error::{Result, StoreError};
+use crate::sqlite::{branches, conversations, messages, runs, usage};
+use crate::turns::{Held, Settled, Settlement, own_scope};
+
+pub(super) fn settle(db: &Connection, held: &Held, settlement: &Settlement) -> Result<Settled> {
+    let error = settlement.error.as_ref();
+    let settled: Option<(Option<Uuid>, i64, i64)> = db
+        .prepare_cached(
+            "UPDATE runs SET status = ?4, ended_at = ?5, lease_until = NULL, error_code = ?6, error_message = ?7, \
+             assistant_message_id = ?8, input_tokens = input_tokens + ?9, output_tokens = output_tokens + ?10, \
+             response = ?11 \
+             WHERE workspace_id = ?1 AND id = ?2 AND fence = ?3 AND status = 'running' \
+             AND (upload_used_at IS NULL OR ?12) \
+             RETURNING conversation_id, branch, input_tokens + output_tokens",
+        )?
+        .query_row(
+            params![
+                held.workspace,
+                held.lease.run,
+                held.lease.fence,
+                settlement.status.as_str(),
+                settlement.now.as_millisecond(),
+                error.map(|error| &error.code),
+                error.map(|error| &error.message),
+                settlement.assistant.as_ref().map(|message| message.id),
+                settlement.usage.input_tokens,
+                settlement.usage.output_tokens,
+                settlement.response,
+                settlement.files_logged,
+            ],
+            |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
+        )
+        .optional()?;
+    debug_assert!(settlement.status.is_settled() && RunStatus::Running.may_become(settlement.status));
+    let Some((conversation, branch, tokens)) = settled else { return Err(unsettled(db, held)?) };
+    append::insert(db, held, &settlement.batch)?;
+    usage::add_of_run(db, held.workspace, held.lease.run, (settlement.usage, 1), settlement.now)?;
+    if let (Some(conversation), Some(assistant)) = (conversation, &settlement.assistant) {
+        add_answer(db, held, (conversation, branch), assistant, tokens, settlement.now)?;
+    }
+    let queue = conversation.map_or(Ok(false), |conversation| has_queue(db, held.workspace, conversation))?;
+    Ok(Settled { run: runs::by_id(db, held.workspace, held.lease.run)?, queue })
+}
+
+fn has_queue(db: &Connection, workspace: Uuid, conversation: Uuid) -> Result<bool> {
+    let text = "SELECT 1 FROM runs INDEXED BY idx_runs_queue \
+                WHERE workspace_id = ?1 AND conversation_id = ?2 AND status = 'queued'";
+    Ok(db.prepare_cached(text)?.exists(params![workspace, conversation])?)
+}
+
+/// Why a run could not be settled: its files are not in its log yet, or it is another's.
+fn unsettled(db: &Connection, held: &Held) -> Result<StoreError> {
+    let ours = "SELECT 1 FROM runs WHERE workspace_id = ?1 AND id = ?2 AND fence = ?3 AND status = 'running'";
+    let ours = db.prepare_cached(ours)?.exists(params![held.workspace, held.lease.run, held.lease.fence])?;
+    Ok(if ours { StoreError::FilesWaiting } else { StoreError::Lost })
+}
+
+/// The assistant's message at the end of the run's branch, and the conversation's counters.
+fn add_answer(
+    db: &Connection,
+    held: &Held,
+    (conversation, branch): (Uuid, i64),
+    assistant: &NewMessage,
+    tokens: i64,
+    now: Timestamp,
+) -> Result<()> {
+    let scope = own_scope(held.workspace);
+    let lineage = branches::lineage(db, &scope, conversation, branch)?;
+    let seq = branches::head_seq(db, &scope, conversation, &lineage)? + 1;
+    messages::insert(db, &scope, conversation, (branch, seq), assistant)?;
+    // The conversation may have been deleted meanwhile: what the user saw is kept all the same.
+    let found = match conversations::find(db, &scope, conversation, false, true)? {
+        Some(found) => Some(found),
+        None => conversations::find(db, &scope, conversation, true, true)?,
+    };
+    let (mut thread, pk) = found.ok_or(StoreError::NotFound)?;
+    let shown = thread.message_count;
+    thread.note_message(assistant.id, false, &plain_text(&assistant.content), tokens, now);
+    thread.message_count = if branches::current(db, &scope, conversation)? == branch { seq } else { shown };
+    conversations::save(db, pk, &thread)
+}

@@ -1,0 +1,40 @@
+//! Branches of a conversation, and forks: conversations of their own with the thread up to a message.
+
+use async_trait::async_trait;
+use domain::conversation::Conversation;
+use domain::file::File;
+use domain::scope::Scope;
+use jiff::Timestamp;
+use uuid::Uuid;
+
+use crate::error::Result;
+use crate::files::Fork;
+use crate::turns::Branch;
+
+#[async_trait]
+pub trait Branches: Send + Sync {
+    /// The visible files that belong to the thread up to and including `through`: those that its messages name, and
+    /// those that no message names and that were there when it was written.
+    async fn list_fork_files(&self, scope: &Scope, conversation: Uuid, through: Uuid) -> Result<Vec<File>>;
+
+    /// A new conversation with the thread up to and including `through`, and copies of these files, whose bytes
+    /// are there: its messages name the copies.
+    async fn fork_conversation(
+        &self,
+        scope: &Scope,
+        conversation: Uuid,
+        through: Uuid,
+        fork: &Fork,
+    ) -> Result<Conversation>;
+
+    async fn list_branches(&self, scope: &Scope, conversation: Uuid) -> Result<Vec<Branch>>;
+
+    /// Makes a branch the one that readers see and turns go on from.
+    async fn select_branch(
+        &self,
+        scope: &Scope,
+        conversation: Uuid,
+        branch: Uuid,
+        now: Timestamp,
+    ) -> Result<Conversation>;
+}

@@ -1,0 +1,34 @@
+//! What is swept away for good: stale reservations, deleted conversations and files.
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+
+use crate::error::Result;
+use crate::files::{Doomed, Purgeable};
+
+#[async_trait]
+pub trait Purge: Send + Sync {
+    /// Reservations made before `before`, promised ones that have expired by then, and their keys. From then on they
+    /// can no longer be kept, so that their bytes can go.
+    async fn system_list_stale(&self, before: Timestamp, limit: usize) -> Result<Vec<Doomed>>;
+
+    /// Which of these keys have a row, reserved and soft-deleted ones included.
+    async fn system_known_keys(&self, keys: &[String]) -> Result<Vec<bool>>;
+
+    /// Conversations soft-deleted before `before`, oldest first.
+    async fn system_list_purgeable(&self, before: Timestamp, limit: usize) -> Result<Vec<Purgeable>>;
+
+    /// Marks a deleted conversation, which can no longer be restored, and answers its files. `NotFound` when it is
+    /// live or gone.
+    async fn system_begin_purge(&self, conversation: &Purgeable) -> Result<Vec<Doomed>>;
+
+    /// Removes a marked conversation and every row that belongs to it, its words in the search index too. Its files'
+    /// bytes are gone already.
+    async fn system_purge(&self, conversation: &Purgeable) -> Result<()>;
+
+    /// Files soft-deleted before `before` in conversations that live, and in workspaces.
+    async fn system_list_deleted_files(&self, before: Timestamp, limit: usize) -> Result<Vec<Doomed>>;
+
+    /// Gives the space of what was removed back to the disk, overwriting it. Slow; nothing waits for it.
+    async fn system_compact(&self) -> Result<()>;
+}

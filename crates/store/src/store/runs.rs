@@ -1,0 +1,42 @@
+//! Runs as they stand: under way, queued, settled.
+
+use async_trait::async_trait;
+use domain::run::{Run, StartTurn, TurnMessage};
+use domain::scope::Scope;
+use jiff::Timestamp;
+use uuid::Uuid;
+
+use crate::error::{Result, StoreError};
+
+pub(crate) const RUN_STARTED: StoreError = StoreError::Conflict {
+    code: "run_started",
+    detail: "the run has started; only a queued one can be edited",
+};
+
+pub(crate) const NO_OWN_MESSAGE: StoreError = StoreError::Conflict {
+    code: "no_own_message",
+    detail: "the run answers an earlier message again and has none of its own to edit; cancel it and send a turn",
+};
+
+#[async_trait]
+pub trait Runs: Send + Sync {
+    async fn get_run(&self, scope: &Scope, run: Uuid) -> Result<Run>;
+
+    /// A conversation's runs, newest first, older than `before`.
+    async fn list_runs(
+        &self,
+        scope: &Scope,
+        conversation: Uuid,
+        before: Option<Uuid>,
+        limit: usize,
+    ) -> Result<Vec<Run>>;
+
+    /// The queued runs of a conversation with their messages, in the order they will start.
+    async fn list_queue(&self, scope: &Scope, conversation: Uuid) -> Result<Vec<(Run, StartTurn)>>;
+
+    /// Changes the message of a run that is still queued; `Conflict` once it has started.
+    async fn edit_queued(&self, scope: &Scope, run: Uuid, message: &TurnMessage) -> Result<Run>;
+
+    /// A queued run is cancelled at once; one under way is marked for its node; a settled one stays as it is.
+    async fn request_cancel(&self, scope: &Scope, run: Uuid, now: Timestamp) -> Result<Run>;
+}

@@ -1,0 +1,38 @@
+//! Turns: three writes carry them, begin, append and settle.
+//!
+//! Each is one transaction, and every write of a run names its fence, so that a writer which lost the run cannot
+//! write into it.
+
+use async_trait::async_trait;
+use domain::run::{Lease, Run};
+use domain::scope::Scope;
+
+use crate::error::Result;
+use crate::turns::{Batch, Begun, Dispatch, Held, NewTurn, QueueStart, Settled, Settlement, Waiting};
+
+#[async_trait]
+pub trait Turns: Send + Sync {
+    /// Accepts a turn: conversation (for a first one), user message, run and idempotency record in one
+    /// transaction, synced. What it refuses, it refuses before anything is written. A file attached twice stands once;
+    /// a turn that is made to replace another by `rollback` does not take over its attachments.
+    async fn begin_turn(&self, scope: &Scope, new: &NewTurn) -> Result<Begun>;
+
+    /// Starts the conversation's first queued run, if none is under way.
+    async fn start_queued(
+        &self,
+        waiting: &Waiting,
+        start: &QueueStart,
+    ) -> Result<Option<(Run, Lease, Batch)>>;
+
+    /// What the run's runner is to be given; `replay` messages before the user's.
+    async fn get_dispatch(&self, held: &Held, replay: usize) -> Result<Dispatch>;
+
+    /// Appends to the log. `Lost` unless the run is under way with this fence and the numbers go on from
+    /// what is stored. The newest batch once more is no loss: its writer may not have heard the answer.
+    /// Survives the death of this process.
+    async fn append_events(&self, held: &Held, batch: &Batch) -> Result<()>;
+
+    /// Ends a run: status, assistant message, counters, terminal events and the release, in one transaction.
+    /// `Lost` unless it is under way with this fence.
+    async fn settle_turn(&self, held: &Held, settlement: &Settlement) -> Result<Settled>;
+}
