@@ -8,7 +8,8 @@ use std::time::Duration;
 use domain::agent::{Agent, Runner};
 use domain::conversation::Mode;
 use domain::run::{OnDisconnect, Run};
-use futures_util::FutureExt as _;
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt as _, StreamExt as _};
 use store::StoreError;
 use store::turns::{Batch, Dispatch, Held, Waiting};
 use upstream::trace::{self, Kind, Value};
@@ -141,7 +142,16 @@ pub(crate) struct Stop {
 }
 
 impl Stop {
+    /// A run is woken for every piece of its answer; this is looked at only when one of the reasons has moved.
     pub(crate) async fn wait(self) -> Result<Ending, TurnError> {
+        let mut reasons = FuturesUnordered::from_iter([self.come()]);
+        match reasons.next().await {
+            Some(ended) => ended,
+            None => std::future::pending().await,
+        }
+    }
+
+    async fn come(self) -> Result<Ending, TurnError> {
         let Self { live, deadline, longest, policy, grace } = self;
         tokio::select! {
             biased;

@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use serde_json::json;
 use store::Store;
 use store::bag::{Purged, purge, sweep_orphans, sweep_reservations};
+use store::files::Purgeable;
 use tokio_util::task::TaskTracker;
 
 use super::{open_beside, say};
@@ -51,13 +52,14 @@ pub(super) async fn run(config: Config, matches: ArgMatches) -> Result<ExitCode>
     let before =
         now.checked_sub(age).context("--older-than-days goes back too far")? + Duration::from_millis(1);
     let (json, dry) = (matches.get_flag("json"), matches.get_flag("dry-run"));
-    let doomed = count(&*store, before).await?;
+    let doomed = store.system_list_purgeable(before, usize::MAX / 2).await?;
     if dry {
-        say(&told(json, "would_remove", "Would remove", doomed));
+        let would = count(&*store, &doomed, before).await?;
+        say(&told(json, "would_remove", "Would remove", would));
         store.close().await;
         return Ok(ExitCode::SUCCESS);
     }
-    let mut bar = Bar::new(doomed);
+    let mut bar = Bar::new(doomed.len());
     let purged = purge(&*store, &blobs, before, |purged| bar.draw(purged)).await?;
     bar.end();
     let grace = now - Duration::from_secs(config.limits.file_grace_seconds);
@@ -68,11 +70,13 @@ pub(super) async fn run(config: Config, matches: ArgMatches) -> Result<ExitCode>
     Ok(ExitCode::SUCCESS)
 }
 
-/// How much there is to remove; of files, those deleted by themselves.
-async fn count(store: &dyn Store, before: Timestamp) -> Result<Purged> {
-    let conversations = store.system_list_purgeable(before, usize::MAX / 2).await?.len() as u64;
-    let files = store.system_list_deleted_files(before, usize::MAX / 2).await?.len() as u64;
-    Ok(Purged { conversations, files })
+/// How much there is to remove: of files, those of the conversations and those deleted by themselves.
+async fn count(store: &dyn Store, doomed: &[Purgeable], before: Timestamp) -> Result<Purged> {
+    let mut files = store.system_list_deleted_files(before, usize::MAX / 2).await?.len();
+    for conversation in doomed {
+        files += store.system_list_files_of(conversation).await?.len();
+    }
+    Ok(Purged { conversations: doomed.len() as u64, files: files as u64 })
 }
 
 fn told(json: bool, key: &str, word: &str, purged: Purged) -> String {
@@ -91,8 +95,8 @@ struct Bar {
 }
 
 impl Bar {
-    fn new(doomed: Purged) -> Self {
-        Self { total: doomed.conversations.max(1), shown: std::io::stderr().is_terminal() }
+    fn new(conversations: usize) -> Self {
+        Self { total: conversations.max(1) as u64, shown: std::io::stderr().is_terminal() }
     }
 
     fn draw(&mut self, purged: Purged) {

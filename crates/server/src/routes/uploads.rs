@@ -1,22 +1,23 @@
 //! Direct uploads: the bytes of a promised file go to storage by a signed link, past the API, and are checked before
 //! anyone sees them.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::body::HttpBody as _;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use domain::file::{Bag, FileSource, safe_name};
+use domain::file::{Bag, File, FileSource, safe_name};
 use domain::grant::{LinkError, UploadLink};
 use domain::media::sniff;
+use domain::scope::Scope;
 use domain::time::rfc3339;
 use futures_util::TryStreamExt as _;
 use serde::{Deserialize, Serialize};
 use store::StoreError;
 use store::bag::staging_key;
 use store::blobs::BlobError;
-use store::files::{NewFile, Promised, Stored};
+use store::files::{NewFile, Promised, Reserved, Stored};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
@@ -30,6 +31,9 @@ use crate::state::{App, AppState};
 /// How long the link of a direct upload works.
 const LINK_LIFE: Duration = Duration::from_secs(15 * 60);
 const HEAD_BYTES: u64 = 8 * 1024;
+/// How long a request waits for another that completes the same upload.
+const COMPLETING: Duration = Duration::from_secs(30);
+const COMPLETING_POLL: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
@@ -189,25 +193,11 @@ pub async fn complete(
 ) -> Result<Response, Problem> {
     let scope = caller.scope(named).await?;
     let (bag, file) = (Bag::Conversation(path_id(&id)?), path_id(&file)?);
-    match app.store.get_file(&scope, file).await {
-        Ok(kept) if kept.bag == bag => return Ok(created(&[kept])),
-        Ok(_) | Err(StoreError::NotFound) => {}
-        Err(error) => return Err(error.into()),
-    }
-    app.store.get_reserved(&scope, bag, file).await?;
+    let reserved = match claim(&app, &scope, bag, file).await? {
+        Claimed::Here(reserved) => reserved,
+        Claimed::Kept(kept) => return Ok(created(&[kept])),
+    };
     let staged = staging_key(scope.workspace, file);
-    match app.blobs.read(&staged, None).await {
-        Err(BlobError::Missing) => {
-            return Err(Problem::new(
-                StatusCode::CONFLICT,
-                "upload_missing",
-                "The bytes have not come",
-                "Put the bytes to the upload's url first.",
-            ));
-        }
-        found => drop(found?),
-    }
-    let reserved = app.store.claim_promised(&scope, bag, file, app.clock.now()).await?;
     let promised = reserved.promised.as_ref().ok_or_else(Problem::internal)?;
     let key = &reserved.storage_key;
     let checked = async {
@@ -241,6 +231,68 @@ pub async fn complete(
             Err(problem)
         }
     }
+}
+
+enum Claimed {
+    /// This request completes it.
+    Here(Reserved),
+    /// Another has.
+    Kept(File),
+}
+
+/// Takes a promised file whose bytes have come. Of requests that ask at once one does the work, and the others wait
+/// for what becomes of it.
+async fn claim(app: &App, scope: &Scope, bag: Bag, file: Uuid) -> Result<Claimed, Problem> {
+    let staged = staging_key(scope.workspace, file);
+    let began = Instant::now();
+    while began.elapsed() < COMPLETING {
+        let reserved = match app.store.get_reserved(scope, bag, file).await {
+            Err(StoreError::NotFound) => match app.store.get_file(scope, file).await? {
+                kept if kept.bag == bag => return Ok(Claimed::Kept(kept)),
+                _ => return Err(Problem::not_found()),
+            },
+            reserved => reserved?,
+        };
+        let now = app.clock.now();
+        let Some(promised) = reserved.promised else {
+            tokio::time::sleep(COMPLETING_POLL).await;
+            continue;
+        };
+        if promised.expires_at <= now {
+            return Err(Problem::not_found());
+        }
+        match app.blobs.read(&staged, None).await {
+            // Taken away by who completes it, or never there.
+            Err(BlobError::Missing) => {
+                let reserved = app.store.get_reserved(scope, bag, file).await;
+                if reserved.is_ok_and(|reserved| reserved.promised.is_some()) {
+                    return Err(upload_missing());
+                }
+            }
+            found => {
+                drop(found?);
+                match app.store.claim_promised(scope, bag, file, now).await {
+                    Err(StoreError::NotFound) => {}
+                    claimed => return Ok(Claimed::Here(claimed?)),
+                }
+            }
+        }
+    }
+    Err(Problem::new(
+        StatusCode::CONFLICT,
+        "upload_completing",
+        "The upload is being completed",
+        "Another request is completing this upload; ask again.",
+    ))
+}
+
+fn upload_missing() -> Problem {
+    Problem::new(
+        StatusCode::CONFLICT,
+        "upload_missing",
+        "The bytes have not come",
+        "Put the bytes to the upload's url first.",
+    )
 }
 
 /// The bytes that tell what a file is.

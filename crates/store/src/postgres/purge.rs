@@ -27,6 +27,11 @@ impl Purge for PostgresStore {
         transaction!(self.database, begin_system, Settings::nobody(), |tx| list(tx, before, limit))
     }
 
+    async fn system_list_files_of(&self, conversation: &Purgeable) -> Result<Vec<Doomed>> {
+        let settings = Settings::workspace(conversation.workspace).seeing_all();
+        transaction!(self.database, begin_read, settings, |tx| files_of(tx, conversation))
+    }
+
     async fn system_begin_purge(&self, conversation: &Purgeable) -> Result<Vec<Doomed>> {
         let settings = Settings::workspace(conversation.workspace).seeing_all();
         transaction!(self.database, begin_write, settings, |tx| begin(tx, conversation))
@@ -110,6 +115,10 @@ async fn begin(tx: &Transaction, of: &Purgeable) -> Result<Vec<Doomed>> {
     if tx.execute(&text, &[&of.workspace, &of.conversation]).await? == 0 {
         return Err(StoreError::NotFound);
     }
+    files_of(tx, of).await
+}
+
+async fn files_of(tx: &Transaction, of: &Purgeable) -> Result<Vec<Doomed>> {
     let text = format!(
         "SELECT workspace_id, id, storage_key FROM files WHERE {} AND conversation_id = $2 ORDER BY id",
         tx.inside("workspace_id")

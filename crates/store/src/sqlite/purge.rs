@@ -25,6 +25,11 @@ impl Purge for SqliteStore {
         self.readers.read(move |db| list(db, before, limit)).await
     }
 
+    async fn system_list_files_of(&self, conversation: &Purgeable) -> Result<Vec<Doomed>> {
+        let of = *conversation;
+        self.readers.read(move |db| files_of(db, &of)).await
+    }
+
     async fn system_begin_purge(&self, conversation: &Purgeable) -> Result<Vec<Doomed>> {
         let of = *conversation;
         self.writer.write(Durability::Full, move |db| begin(db, &of)).await
@@ -77,6 +82,10 @@ fn begin(db: &Connection, of: &Purgeable) -> Result<Vec<Doomed>> {
     if marked == 0 {
         return Err(StoreError::NotFound);
     }
+    files_of(db, of)
+}
+
+fn files_of(db: &Connection, of: &Purgeable) -> Result<Vec<Doomed>> {
     let mut statement = db.prepare_cached(
         "SELECT workspace_id, id, storage_key FROM files INDEXED BY idx_files_bag \
          WHERE workspace_id = ?1 AND conversation_id = ?2 ORDER BY id",

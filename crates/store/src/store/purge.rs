@@ -18,6 +18,9 @@ pub trait Purge: Send + Sync {
     /// Conversations soft-deleted before `before`, oldest first.
     async fn system_list_purgeable(&self, before: Timestamp, limit: usize) -> Result<Vec<Purgeable>>;
 
+    /// All files of a conversation.
+    async fn system_list_files_of(&self, conversation: &Purgeable) -> Result<Vec<Doomed>>;
+
     /// Marks a deleted conversation, which can no longer be restored, and answers its files. `NotFound` when it is
     /// live or gone.
     async fn system_begin_purge(&self, conversation: &Purgeable) -> Result<Vec<Doomed>>;
