@@ -13,7 +13,28 @@ use crate::error::{Result, StoreError};
 use crate::postgres::transaction::{Database, Params, Query, Settings, Transaction, inside};
 use crate::turns::{Batch, Held};
 
-pub(super) async fn append(&self, db: &Database, held: &Held, batch: &Batch) -> Result<bool> {
+pub(super) async fn append(db: &Database, appends: &Appends, held: &Held, batch: &Batch) -> Result<()> {
+    match appends.append(db, held, batch).await? {
+        true => Ok(()),
+        false => is_stored(db, held, batch).await?.then_some(()).ok_or(StoreError::Lost),
+    }
+}
+
+struct Waiting {
+    held: Held,
+    batch: Batch,
+    answer: oneshot::Sender<Result<bool>>,
+}
+
+#[derive(Default)]
+pub(in crate::postgres) struct Appends {
+    queue: Mutex<Vec<Waiting>>,
+    way: tokio::sync::Mutex<()>,
+}
+
+impl Appends {
+    /// False when the run was not the writer's, or the batch not the next one.
+    pub(super) async fn append(&self, db: &Database, held: &Held, batch: &Batch) -> Result<bool> {
         let (answer, mut answered) = oneshot::channel();
         self.lock().push(Waiting { held: *held, batch: batch.clone(), answer });
         let _way = tokio::select! {
@@ -82,28 +103,7 @@ async fn write(db: &Database, workspace: Uuid, waiting: &[Waiting]) -> Result<Ve
     rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
 }
 
-pub(super) async fn append(db: &Database, appends: &Appends, held: &Held, batch: &Batch) -> Result<()> {
-    match appends.append(db, held, batch).await? {
-        true => Ok(()),
-        false => is_stored(db, held, batch).await?.then_some(()).ok_or(StoreError::Lost),
-    }
-}
-
-struct Waiting {
-    held: Held,
-    batch: Batch,
-    answer: oneshot::Sender<Result<bool>>,
-}
-
-#[derive(Default)]
-pub(in crate::postgres) struct Appends {
-    queue: Mutex<Vec<Waiting>>,
-    way: tokio::sync::Mutex<()>,
-}
-
-impl Appends {
-    /// False when the run was not the writer's, or the batch not the next one.
-    /// Whether this very batch is the newest one: its writer asks again after a connection that broke before the answer.
+/// Whether this very batch is the newest one: its writer asks again after a connection that broke before the answer.
 async fn is_stored(db: &Database, held: &Held, batch: &Batch) -> Result<bool> {
     let text = format!(
         "SELECT 1 FROM runs r JOIN run_events e \
