@@ -20,6 +20,7 @@ use domain::conversation::{
 };
 use domain::file::{Bag, File};
 use domain::message::{Message, NewMessage, Window};
+use domain::open_runs::{OpenRuns, RunLimits};
 use domain::page;
 use domain::run::{Lease, Run, StartTurn, TurnMessage, Usage};
 use domain::scope::{Role, Scope};
@@ -261,6 +262,9 @@ pub trait Store: Send + Sync {
 
     /// Tokens that the caller and its workspace have used on the day of `now`.
     async fn get_tokens_used(&self, scope: &Scope, now: Timestamp) -> Result<TokensUsed>;
+
+    /// Runs that the caller and its workspace have open, as far as there are limits of them.
+    async fn get_open_runs(&self, scope: &Scope, limits: RunLimits) -> Result<OpenRuns>;
 
     /// What the workspace used on each day from `since` on (as `2026-11-15`), newest first; days without use are
     /// left out.

@@ -6,7 +6,7 @@ use domain::scope::Scope;
 use uuid::Uuid;
 
 use super::transaction::{Database, Query, Settings, Transaction, inside};
-use super::turn::{remember, repeated, too_many};
+use super::turn::{open_runs, remember, repeated};
 use super::{files, leases, log, runs, usage};
 use crate::error::{Result, StoreError};
 use crate::files::{Execution, NewExecution, execution_opening, execution_turn};
@@ -17,9 +17,10 @@ pub(super) async fn begin(tx: &Transaction, scope: &Scope, new: &NewExecution) -
     if let Some(before) = repeated(tx, scope, new.idempotency.as_ref(), new.now).await? {
         return Ok(before);
     }
-    if too_many(tx, scope, new.max_open_runs).await? {
-        return Ok(Begun::TooManyRuns);
-    }
+    let open = match open_runs(tx, scope, new.open_runs).await? {
+        Ok(open) => open.and_one(),
+        Err(full) => return Ok(Begun::TooManyRuns(full)),
+    };
     if let Some(spent) = usage::spent(tx, scope, new.tokens, new.now).await? {
         return Ok(Begun::OutOfTokens(spent));
     }
@@ -33,7 +34,7 @@ pub(super) async fn begin(tx: &Transaction, scope: &Scope, new: &NewExecution) -
     let run = runs::by_id(tx, scope.workspace, new.run).await?;
     let (lease, opening) = (Lease { run: new.run, fence: 1 }, execution_opening(new)?);
     log::open(tx, &Held { workspace: scope.workspace, lease }, &opening).await?;
-    Ok(Begun::Started(run, lease, opening))
+    Ok(Begun::Started(run, lease, opening, open))
 }
 
 async fn insert_run(tx: &Transaction, scope: &Scope, new: &NewExecution) -> Result<()> {

@@ -44,6 +44,7 @@ use domain::conversation::{
 };
 use domain::file::{Bag, File};
 use domain::message::{Message, NewMessage};
+use domain::open_runs::{OpenRuns, RunLimits};
 use domain::page;
 use domain::run::{Lease, Run, StartTurn, TurnMessage, Usage};
 use domain::scope::{Role, Scope};
@@ -329,6 +330,10 @@ impl Store for PostgresStore {
 
     async fn get_tokens_used(&self, scope: &Scope, now: Timestamp) -> Result<TokensUsed> {
         usage::used(&self.database, scope, now).await
+    }
+
+    async fn get_open_runs(&self, scope: &Scope, limits: RunLimits) -> Result<OpenRuns> {
+        turn::get_open(&self.database, scope, limits).await
     }
 
     async fn list_usage(&self, scope: &Scope, since: &str) -> Result<Vec<DayUsage>> {

@@ -8,6 +8,7 @@ use domain::conversation::{Conversation, Write};
 use domain::event::Turn;
 use domain::file::File;
 use domain::message::{Message, NewMessage, Window, plain_text};
+use domain::open_runs::{OpenRuns, RunLimits, TooManyRuns};
 use domain::run::{Lease, OnBusy, Run, RunStatus, StartTurn};
 use domain::scope::Scope;
 use futures_util::future::{join, join3};
@@ -15,7 +16,7 @@ use jiff::Timestamp;
 use uuid::Uuid;
 
 use super::branches::{self, Head, Spot, Start};
-use super::transaction::Transaction;
+use super::transaction::{Database, Query, Settings, Transaction, inside};
 use super::{conversations, files, leases, log, messages, runs, search, usage};
 use crate::error::{Result, StoreError};
 use crate::files::{attachments_json, execution_message, named_files};
@@ -28,9 +29,10 @@ pub(super) async fn begin(tx: &Transaction, scope: &Scope, new: &NewTurn) -> Res
     if let Some(before) = repeated(tx, scope, new.idempotency.as_ref(), new.now).await? {
         return Ok(before);
     }
-    if too_many(tx, scope, new.max_open_runs).await? {
-        return Ok(Begun::TooManyRuns);
-    }
+    let open = match open_runs(tx, scope, new.open_runs).await? {
+        Ok(open) => open.and_one(),
+        Err(full) => return Ok(Begun::TooManyRuns(full)),
+    };
     if let Some(spent) = usage::spent(tx, scope, new.tokens, new.now).await? {
         return Ok(Begun::OutOfTokens(spent));
     }
@@ -73,14 +75,14 @@ pub(super) async fn begin(tx: &Transaction, scope: &Scope, new: &NewTurn) -> Res
             let (placed, run) = join(placed, run).await;
             placed?;
             let lease = Lease { run: new.run, fence: 1 };
-            let opening = open(tx, &thread, lease, message, start.now).await?;
-            Begun::Started(run?, lease, opening)
+            let opening = open_log(tx, &thread, lease, message, start.now).await?;
+            Begun::Started(run?, lease, opening, open)
         }
         (Some((run, _)), OnBusy::Reject) => return Ok(Begun::Busy(run)),
         (Some(busy), policy) => {
             // Tied to its message already, which is to come.
             files::attach(tx, scope, &files, new.message).await?;
-            Begun::Queued(enqueue(tx, scope, new, policy, busy).await?)
+            Begun::Queued(enqueue(tx, scope, new, policy, busy).await?, open)
         }
     };
     remember(tx, scope, new.idempotency.as_ref(), new.run, new.now).await?;
@@ -167,24 +169,68 @@ pub(super) async fn remember(
 /// to work on, on a few nodes.
 const AT_ONCE: u64 = 64;
 
-/// Whether the user has that many runs open. Far from the limit begins go on side by side; near it, one after the
+/// What is open, or the limit that is reached. Far from the limits begins go on side by side; near one, one after the
 /// other, so that none passes it.
-pub(super) async fn too_many(tx: &Transaction, scope: &Scope, max_open_runs: u64) -> Result<bool> {
-    let open = open_runs(tx, scope).await?;
-    if open >= max_open_runs || open + AT_ONCE < max_open_runs {
-        return Ok(open >= max_open_runs);
+pub(super) async fn open_runs(
+    tx: &Transaction,
+    scope: &Scope,
+    limits: RunLimits,
+) -> Result<std::result::Result<OpenRuns, TooManyRuns>> {
+    let (mut user, mut workspace) = (false, false);
+    loop {
+        let open = count_open(tx, scope, limits).await?;
+        if let Err(full) = limits.check(open) {
+            return Ok(Err(full));
+        }
+        let near = |open: u64, limit: u64| limit > 0 && open + AT_ONCE >= limit;
+        let near_workspace = near(open.workspace, limits.workspace);
+        // Always the user's line first, so that no two transactions wait for each other.
+        if !user && (near_workspace || near(open.user, limits.user)) {
+            tx.wait_in_line(&format!("open runs {} {}", scope.workspace, scope.user)).await?;
+            user = true;
+        } else if !workspace && near_workspace {
+            tx.wait_in_line(&format!("open runs {}", scope.workspace)).await?;
+            workspace = true;
+        } else {
+            return Ok(Ok(open));
+        }
     }
-    tx.wait_in_line(&format!("open runs {} {}", scope.workspace, scope.user)).await?;
-    Ok(open_runs(tx, scope).await? >= max_open_runs)
 }
 
-async fn open_runs(tx: &Transaction, scope: &Scope) -> Result<u64> {
-    let text = format!(
-        "SELECT count(*) FROM runs WHERE {} AND user_id = $2 AND status IN ('queued', 'running')",
-        tx.inside("workspace_id")
-    );
+async fn count_open(tx: &Transaction, scope: &Scope, limits: RunLimits) -> Result<OpenRuns> {
+    let text = count_text(&tx.inside("workspace_id"), limits);
+    // Others' runs count though the caller may not see them.
+    let others = limits.workspace > 0;
+    if others {
+        tx.see_all(true).await?;
+    }
     let row = tx.row(&text, &[&scope.workspace, &scope.user]).await?;
-    row.map_or(Ok(0), |row| Ok(row.try_get::<_, i64>(0)?.unsigned_abs()))
+    if others {
+        tx.see_all(scope.sees_all()).await?;
+    }
+    row.map_or(Ok(OpenRuns::default()), |row| read_open(&row))
+}
+
+/// Counts the user's runs, and the workspace's where there is a limit of them.
+fn count_text(inside: &str, limits: RunLimits) -> String {
+    let (workspace, of_user) =
+        if limits.workspace > 0 { ("count(*)", "") } else { ("0::bigint", "AND user_id = $2") };
+    format!(
+        "SELECT count(*) FILTER (WHERE user_id = $2), {workspace} FROM runs \
+         WHERE {inside} {of_user} AND status IN ('queued', 'running')"
+    )
+}
+
+fn read_open(row: &tokio_postgres::Row) -> Result<OpenRuns> {
+    let count = |at| row.try_get::<_, i64>(at).map(i64::unsigned_abs);
+    Ok(OpenRuns { user: count(0)?, workspace: count(1)? })
+}
+
+pub(super) async fn get_open(db: &Database, scope: &Scope, limits: RunLimits) -> Result<OpenRuns> {
+    let text = count_text(&inside(db.dialect, "workspace_id"), limits);
+    let query = Query { text: &text, params: vec![&scope.workspace, &scope.user] };
+    let [rows] = db.read(&Settings::of(scope).seeing_all(), [query]).await?;
+    rows.first().map_or(Ok(OpenRuns::default()), read_open)
 }
 
 async fn first_conversation(tx: &Transaction, scope: &Scope, new: &NewTurn) -> Result<Conversation> {
@@ -378,12 +424,12 @@ pub(super) async fn start_queued(
     let row = tx.row(&text, &[&waiting.workspace, &run, &node, &seconds, &start.now, &head.branch]).await?;
     let row = row.ok_or(StoreError::NotFound)?;
     let lease = Lease { run, fence: row.try_get(runs::MORE)? };
-    let opening = open(tx, &thread, lease, message, start.now).await?;
+    let opening = open_log(tx, &thread, lease, message, start.now).await?;
     Ok(Some((runs::read(&row)?, lease, opening)))
 }
 
 /// Begins the log of a run that was started just now, its message placed.
-async fn open(
+async fn open_log(
     tx: &Transaction,
     thread: &Conversation,
     lease: Lease,

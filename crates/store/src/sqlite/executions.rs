@@ -16,8 +16,9 @@ pub(super) fn begin(db: &Connection, scope: &Scope, new: &NewExecution) -> Resul
     if let Some(before) = repeated(db, scope, new.idempotency.as_ref(), new.now)? {
         return Ok(before);
     }
-    if open_runs(db, scope)? >= new.max_open_runs as i64 {
-        return Ok(Begun::TooManyRuns);
+    let open = open_runs(db, scope, new.open_runs)?;
+    if let Err(full) = new.open_runs.check(open) {
+        return Ok(Begun::TooManyRuns(full));
     }
     if let Some(spent) = usage::spent(db, scope, new.tokens, new.now)? {
         return Ok(Begun::OutOfTokens(spent));
@@ -29,7 +30,7 @@ pub(super) fn begin(db: &Connection, scope: &Scope, new: &NewExecution) -> Resul
     let opening = execution_opening(new)?;
     log::insert_row(db, &Held { workspace: scope.workspace, lease }, &opening)?;
     remember(db, scope, new.idempotency.as_ref(), new.run, new.now)?;
-    Ok(Begun::Started(runs::by_id(db, scope.workspace, new.run)?, lease, opening))
+    Ok(Begun::Started(runs::by_id(db, scope.workspace, new.run)?, lease, opening, open.and_one()))
 }
 
 fn insert_run(db: &Connection, scope: &Scope, new: &NewExecution) -> Result<Lease> {

@@ -45,6 +45,7 @@ use domain::conversation::{
 };
 use domain::file::{Bag, File};
 use domain::message::{Message, NewMessage};
+use domain::open_runs::{OpenRuns, RunLimits};
 use domain::page;
 use domain::run::{Lease, Run, StartTurn, TurnMessage, Usage};
 use domain::scope::{Role, Scope};
@@ -362,6 +363,11 @@ impl Store for SqliteStore {
     async fn get_tokens_used(&self, scope: &Scope, now: Timestamp) -> Result<TokensUsed> {
         let scope = scope.clone();
         self.readers.read(move |db| usage::used(db, &scope, now)).await
+    }
+
+    async fn get_open_runs(&self, scope: &Scope, limits: RunLimits) -> Result<OpenRuns> {
+        let scope = scope.clone();
+        self.readers.read(move |db| turn::open_runs(db, &scope, limits)).await
     }
 
     async fn list_usage(&self, scope: &Scope, since: &str) -> Result<Vec<DayUsage>> {

@@ -3,6 +3,7 @@
 use domain::conversation::Write;
 use domain::event::Turn;
 use domain::message::{NewMessage, Window, plain_text};
+use domain::open_runs::{OpenRuns, RunLimits};
 use domain::run::{Lease, OnBusy, Run, RunStatus, StartTurn};
 use domain::scope::Scope;
 use jiff::Timestamp;
@@ -27,8 +28,9 @@ pub(super) fn begin(db: &Connection, scope: &Scope, new: &NewTurn) -> Result<Beg
     if let Some(before) = repeated(db, scope, new.idempotency.as_ref(), new.now)? {
         return Ok(before);
     }
-    if open_runs(db, scope)? >= new.max_open_runs as i64 {
-        return Ok(Begun::TooManyRuns);
+    let open = open_runs(db, scope, new.open_runs)?;
+    if let Err(full) = new.open_runs.check(open) {
+        return Ok(Begun::TooManyRuns(full));
     }
     if let Some(spent) = usage::spent(db, scope, new.tokens, new.now)? {
         return Ok(Begun::OutOfTokens(spent));
@@ -51,7 +53,7 @@ pub(super) fn begin(db: &Connection, scope: &Scope, new: &NewTurn) -> Result<Beg
                 now: new.now,
             };
             let (run, lease, opening) = start_run(db, scope.workspace, conversation, new.run, &start)?;
-            Begun::Started(run, lease, opening)
+            Begun::Started(run, lease, opening, open.and_one())
         }
         (Some((run, _)), OnBusy::Reject) => return Ok(Begun::Busy(run)),
         (Some((run, message)), policy) => {
@@ -74,7 +76,7 @@ pub(super) fn begin(db: &Connection, scope: &Scope, new: &NewTurn) -> Result<Beg
             if let (Some(_), Some(attachments)) = (&turn.message, &turn.attachments) {
                 run_files::attach(db, scope.workspace, conversation, new.message, attachments)?;
             }
-            Begun::Queued(runs::by_id(db, scope.workspace, new.run)?)
+            Begun::Queued(runs::by_id(db, scope.workspace, new.run)?, open.and_one())
         }
     };
     remember(db, scope, new.idempotency.as_ref(), new.run, new.now)?;
@@ -134,13 +136,19 @@ pub(super) fn remember(
     Ok(())
 }
 
-pub(super) fn open_runs(db: &Connection, scope: &Scope) -> Result<i64> {
-    Ok(db
-        .prepare_cached(
+/// What is open; the workspace's runs are counted where there is a limit of them.
+pub(super) fn open_runs(db: &Connection, scope: &Scope, limits: RunLimits) -> Result<OpenRuns> {
+    let count = |of_user: &str| -> Result<u64> {
+        let text = format!(
             "SELECT count(*) FROM runs INDEXED BY idx_runs_open \
-             WHERE workspace_id = ?1 AND user_id = ?2 AND status IN ('queued', 'running')",
-        )?
-        .query_row(params![scope.workspace, scope.user], |row| row.get(0))?)
+             WHERE workspace_id = ?1 AND {of_user} AND status IN ('queued', 'running')"
+        );
+        let mut statement = db.prepare_cached(&text)?;
+        let count = statement.query_row(params![scope.workspace, scope.user], |row| row.get::<_, i64>(0))?;
+        Ok(count.unsigned_abs())
+    };
+    let workspace = if limits.workspace > 0 { count("?2 IS NOT NULL")? } else { 0 };
+    Ok(OpenRuns { user: count("user_id = ?2")?, workspace })
 }
 
 fn first_conversation(db: &Connection, scope: &Scope, new: &NewTurn) -> Result<Uuid> {
