@@ -471,6 +471,15 @@ pub trait Store: Send + Sync {
 
     async fn set_metadata(&self, scope: &Scope, conversation: Uuid, metadata: &str) -> Result<()>;
 
+    /// Puts other content into a message: text, content, attachments, sources and metadata, and its words.
+    async fn rewrite_message(
+        &self,
+        scope: &Scope,
+        conversation: Uuid,
+        message: &Message,
+        now: Timestamp,
+    ) -> Result<()>;
+
     /// One message of a conversation, on whichever branch.
     async fn get_message(&self, scope: &Scope, conversation: Uuid, message: Uuid) -> Result<Message>;
 

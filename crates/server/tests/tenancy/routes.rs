@@ -296,6 +296,7 @@ pub fn table() -> Vec<Row> {
             json!({ "items": [{ "type": "message", "role": "user", "content": "Planted" }] })
         }),
         Row::new(M::GET, "/v1/conversations/{id}/items/{item}", Item),
+        Row::new(M::DELETE, "/v1/conversations/{id}/items/{item}", Item),
         Row::new(M::GET, "/v1/export", List).admin().queries(&["", "format=html", "format=zip"]),
         Row::new(M::GET, "/v1/pages", List).queries(&["", "limit=1", "query=secretsp"]),
         Row::new(M::POST, "/v1/pages", List)

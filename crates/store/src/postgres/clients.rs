@@ -2,10 +2,12 @@
 
 use domain::message::Message;
 use domain::scope::Scope;
+use jiff::Timestamp;
+use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use super::transaction::{Database, Query, Settings, Transaction, inside};
-use super::{conversations, messages, runs};
+use super::{conversations, messages, runs, search};
 use crate::error::{Result, StoreError};
 use crate::turns::{Asking, parse_json};
 
@@ -62,4 +64,35 @@ pub(super) async fn message(
 ) -> Result<Message> {
     conversations::get(tx, scope, conversation).await?;
     messages::get(tx, scope, conversation, message).await
+}
+
+pub(super) async fn rewrite(
+    tx: &Transaction,
+    scope: &Scope,
+    conversation: Uuid,
+    message: &Message,
+    now: Timestamp,
+) -> Result<()> {
+    let mut thread = conversations::get_locked(tx, scope, conversation).await?;
+    let text = format!(
+        "UPDATE messages SET text = $4, content = $5, file_attachments = $6, sources = $7, metadata = $8 \
+         WHERE {} AND conversation_id = $2 AND id = $3",
+        tx.inside("workspace_id")
+    );
+    let changed: [&(dyn ToSql + Sync); 8] = [
+        &scope.workspace,
+        &conversation,
+        &message.id,
+        &message.text,
+        &message.content,
+        &message.file_attachments,
+        &message.sources,
+        &message.metadata,
+    ];
+    if tx.execute(&text, &changed).await? == 0 {
+        return Err(StoreError::NotFound);
+    }
+    search::reindex_message(tx, scope, conversation, message).await?;
+    thread.note_rewrite(message, now);
+    conversations::save(tx, &thread).await
 }

@@ -616,6 +616,22 @@ impl Store for PostgresStore {
         ))
     }
 
+    async fn rewrite_message(
+        &self,
+        scope: &Scope,
+        conversation: Uuid,
+        message: &Message,
+        now: Timestamp,
+    ) -> Result<()> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| clients::rewrite(
+            tx,
+            scope,
+            conversation,
+            message,
+            now
+        ))
+    }
+
     async fn get_message(&self, scope: &Scope, conversation: Uuid, message: Uuid) -> Result<Message> {
         transaction!(self.database, begin_read, Settings::of(scope), |tx| clients::message(
             tx,

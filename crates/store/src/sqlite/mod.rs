@@ -660,6 +660,19 @@ impl Store for SqliteStore {
         self.writer.write(Durability::Full, set).await
     }
 
+    async fn rewrite_message(
+        &self,
+        scope: &Scope,
+        conversation: Uuid,
+        message: &Message,
+        now: Timestamp,
+    ) -> Result<()> {
+        let (scope, message) = (scope.clone(), message.clone());
+        let rewrite =
+            move |db: &rusqlite::Connection| clients::rewrite(db, &scope, conversation, &message, now);
+        self.writer.write(Durability::Full, rewrite).await
+    }
+
     async fn get_message(&self, scope: &Scope, conversation: Uuid, message: Uuid) -> Result<Message> {
         let scope = scope.clone();
         self.readers.read(move |db| clients::message(db, &scope, conversation, message)).await
