@@ -22,6 +22,7 @@ stories!(
     a_silent_provider_does_not_silence_the_stream,
     what_a_response_asks_for_reaches_the_provider,
     what_is_asked_of_an_answer_is_told_to_anthropic,
+    what_was_taken_out_of_a_conversation_is_not_sent,
     a_conversation_keeps_what_an_update_does_not_say,
     failures_are_told_as_clients_expect_them,
     a_run_has_a_token_of_its_own_and_what_it_uses_is_counted,
@@ -593,6 +594,29 @@ async fn what_is_asked_of_an_answer_is_told_to_anthropic(backend: Backend) -> Op
         (&sent["reasoning_effort"], &sent["response_format"]["json_schema"]["schema"]),
         (&json!("high"), &schema)
     );
+    Some(())
+}
+
+async fn what_was_taken_out_of_a_conversation_is_not_sent(backend: Backend) -> Option<()> {
+    let (world, provider) = world_with(backend, stream(OPENAI)).await?;
+    let said = |role: &str, text: &str| json!({ "role": role, "content": text });
+    let items =
+        [said("user", "one"), said("assistant", "two"), said("user", "three"), said("assistant", "four")];
+    let made = post(&world, "/v1/conversations", &json!({ "items": items })).await.body;
+    let path = format!("/v1/conversations/{}/items", made["id"].as_str().unwrap());
+    let list = world.get(&format!("{path}?order=asc")).await.body;
+    for at in [2, 3] {
+        let item = format!("{path}/{}", list["data"][at]["id"].as_str().unwrap());
+        assert_eq!(world.send(Method::DELETE, &item, None).await.body, made);
+    }
+    let body = json!({ "model": "openai/m", "input": "five", "conversation": made["id"] });
+    let answer = post(&world, "/v1/responses", &body).await;
+    let sent = provider.request(0).await.unwrap().body;
+    let told = sent["messages"].to_string();
+    for (word, there) in [("one", true), ("two", true), ("three", false), ("four", false), ("five", true)] {
+        assert_eq!(told.contains(word), there, "{word}: {told} {}", answer.text);
+    }
+    assert!(!told.contains("(no answer)"), "{told}");
     Some(())
 }
 
