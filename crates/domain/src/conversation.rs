@@ -4,6 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use crate::message::Message;
 use crate::scope::Scope;
 use crate::search;
 use crate::tab::{Tab, check_tabs};
@@ -237,6 +238,14 @@ impl Conversation {
             if self.title.is_none() {
                 self.title = first_line(text, 80);
             }
+        }
+        self.touch(now);
+    }
+
+    /// A message of the thread has other content now.
+    pub fn note_rewrite(&mut self, message: &Message, now: Timestamp) {
+        if self.first_message == Some(message.id) {
+            self.preview = first_line(&message.text, 255);
         }
         self.touch(now);
     }

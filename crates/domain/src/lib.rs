@@ -21,6 +21,7 @@ pub mod line;
 pub mod media;
 pub mod message;
 pub mod model;
+pub mod open_runs;
 pub mod page;
 pub mod part;
 pub mod prompt;

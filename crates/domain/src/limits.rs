@@ -1,6 +1,7 @@
 //! The numbers an operator may change: sizes, counts and spans, each with its default.
 //! A field's name is its setting's name; what it counts is the last word of the name.
 
+use crate::open_runs::RunLimits;
 use crate::tokens::TokenLimits;
 
 const KIB: u64 = 1024;
@@ -37,9 +38,13 @@ pub struct Limits {
     pub model_retries: u64,
     pub tool_timeout_seconds: u64,
     pub max_open_runs_per_user: u64,
+    /// 0 is no limit.
+    pub max_open_runs_per_workspace: u64,
     pub max_streams_per_user: u64,
     /// Per caller, with a burst of twice that; 0 is no limit.
     pub requests_per_second: u64,
+    /// As `requests_per_second`, of all callers together.
+    pub requests_per_second_per_workspace: u64,
     /// Of one user in one workspace; 0 is no limit.
     pub tokens_per_day_per_user: u64,
     pub tokens_per_day_per_workspace: u64,
@@ -53,6 +58,10 @@ pub struct Limits {
 impl Limits {
     pub fn tokens(&self) -> TokenLimits {
         TokenLimits { user: self.tokens_per_day_per_user, workspace: self.tokens_per_day_per_workspace }
+    }
+
+    pub fn open_runs(&self) -> RunLimits {
+        RunLimits { user: self.max_open_runs_per_user, workspace: self.max_open_runs_per_workspace }
     }
 
     /// The upload password outlives the longest run by a minute, so that a run cut off by its
@@ -90,8 +99,10 @@ impl Default for Limits {
             model_retries: 2,
             tool_timeout_seconds: 60,
             max_open_runs_per_user: 100,
+            max_open_runs_per_workspace: 0,
             max_streams_per_user: 500,
             requests_per_second: 200,
+            requests_per_second_per_workspace: 0,
             tokens_per_day_per_user: 0,
             tokens_per_day_per_workspace: 0,
             sandbox_concurrency: 4,

@@ -205,6 +205,18 @@ pub struct Message {
     pub created_at: Timestamp,
 }
 
+/// The member of a message's metadata that says that nothing is left of it.
+pub const REMOVED: &str = "removed";
+
+impl Message {
+    /// All of it was taken out of its thread: only its place is left.
+    pub fn is_removed(&self) -> bool {
+        self.content == "[]"
+            && serde_json::from_str::<serde_json::Value>(&self.metadata)
+                .is_ok_and(|metadata| metadata[REMOVED] == true)
+    }
+}
+
 /// Which messages of a thread to read, always in thread order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Window {

@@ -25,6 +25,9 @@ const NAME_CHARS: usize = 64;
 
 /// What a stored message puts into a prompt, without its files.
 pub fn of_message(message: &Message) -> Vec<Said> {
+    if message.is_removed() {
+        return Vec::new();
+    }
     match message.role {
         MessageRole::User => vec![Said::User(message.text.as_str().into())],
         MessageRole::System => vec![Said::User(format!("[A note of the system] {}", message.text).into())],

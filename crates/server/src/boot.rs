@@ -38,7 +38,7 @@ use uuid::Uuid;
 
 use crate::auth::token::TokenRules;
 use crate::config::{self, Config, Database, McpServer, Provider, Source};
-use crate::limit::RateLimit;
+use crate::limit::{Counted, RateLimit};
 use crate::routes::api_keys::make_key;
 use crate::state::{App, AppState, Local};
 use crate::{observe, tidy};
@@ -102,7 +102,12 @@ pub async fn build(
     } else {
         None
     };
-    let rate = if local.is_some() { None } else { RateLimit::new(config.limits.requests_per_second) };
+    let workspace_rate = RateLimit::new(Counted::Workspace, config.limits.requests_per_second_per_workspace);
+    let rate = if local.is_some() {
+        None
+    } else {
+        RateLimit::new(Counted::Caller, config.limits.requests_per_second)
+    };
     let models = Arc::new(models(config)?);
     let tool_servers = Arc::new(tool_servers(config, Arc::clone(&store), secret.clone())?);
     let turns = Turns::open(Parts {
@@ -136,6 +141,7 @@ pub async fn build(
         public_url,
         local,
         rate,
+        workspace_rate,
         metrics: observe::metrics_handle(),
         draining: AtomicBool::new(false),
         stopping: CancellationToken::new(),

@@ -131,7 +131,7 @@ fn responded() -> OpenApiRouter<AppState> {
         .routes(routes!(oai::list, oai::create))
         .routes(routes!(oai::retrieve, oai::update, oai::delete))
         .routes(routes!(oai::list_items, oai::create_items))
-        .routes(routes!(oai::get_item))
+        .routes(routes!(oai::get_item, oai::delete_item))
 }
 
 /// Routes for clients that show a failure's body to their user.

@@ -41,7 +41,9 @@ pub struct App {
     pub public_url: String,
     /// Set in local mode: who the browser becomes, and this start's ticket.
     pub local: Option<Local>,
+    /// Of callers, and of workspaces.
     pub rate: Option<RateLimit>,
+    pub workspace_rate: Option<RateLimit>,
     pub metrics: metrics_exporter_prometheus::PrometheusHandle,
     /// Work that a shutdown waits for.
     pub tasks: TaskTracker,

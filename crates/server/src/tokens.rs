@@ -1,8 +1,9 @@
-//! A day's tokens: what is left of them, told in `RateLimit` headers beside the requests', and the refusal when
-//! nothing is.
+//! A day's tokens and open runs: what is left of them, told in `RateLimit` headers beside the requests', and the
+//! refusal when nothing is.
 
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
+use domain::open_runs::{OpenRuns, RunLimits, TooManyRuns};
 use domain::scope::Scope;
 use domain::tokens::{OutOfTokens, TokenLimits, TokensUsed, Whose, seconds_left};
 use jiff::Timestamp;
@@ -41,18 +42,35 @@ impl App {
         Ok(response)
     }
 
-    /// As `tell_tokens`, of what starts a run: with how many may be open, and that none is left where it is refused.
+    /// As `tell_tokens`, of what starts a run: with how many more may be opened. `open` is what is known to be.
     pub async fn tell_limits(
         &self,
         scope: &Scope,
+        open: Option<OpenRuns>,
         answered: Result<Response, Problem>,
     ) -> Result<Response, Problem> {
-        let none_left = answered.as_ref().is_err_and(|problem| problem.code == "too_many_runs");
+        let limits = self.limits.open_runs();
         let mut response = self.tell_tokens(scope, answered).await.unwrap_or_else(Problem::into_response);
-        let policy = format!("\"runs-user\";q={}", self.limits.max_open_runs_per_user);
-        let left = none_left.then_some("\"runs-user\";r=0;t=1");
-        add_policy(response.headers_mut(), &policy, left);
+        let open = match open {
+            Some(open) => Some(open),
+            // An answer stands whether or not this can be told with it.
+            None => self.store.get_open_runs(scope, limits).await.ok(),
+        };
+        tell_open(limits, open, response.headers_mut());
         Ok(response)
+    }
+}
+
+/// A run may end at any moment: looking again after a second is worth it.
+fn tell_open(limits: RunLimits, open: Option<OpenRuns>, headers: &mut HeaderMap) {
+    for (name, limit, open) in [
+        ("runs-user", limits.user, open.map(|open| open.user)),
+        ("runs-workspace", limits.workspace, open.map(|open| open.workspace)),
+    ] {
+        if limit > 0 {
+            let left = open.map(|open| format!("\"{name}\";r={};t=1", limit.saturating_sub(open)));
+            add_policy(headers, &format!("\"{name}\";q={limit}"), left.as_deref());
+        }
     }
 }
 
@@ -89,4 +107,20 @@ pub fn refused(spent: OutOfTokens, retry_after: u64) -> Problem {
     )
     .with("limit", limit)
     .with("retry_after", retry_after)
+}
+
+pub fn too_many_runs(full: TooManyRuns) -> Problem {
+    let limit = full.limit;
+    let who = match full.whose {
+        Whose::User => "You have",
+        Whose::Workspace => "This workspace has",
+    };
+    Problem::new(
+        StatusCode::TOO_MANY_REQUESTS,
+        "too_many_runs",
+        "Too many at once",
+        format!("{who} {limit} runs open already; let one end first."),
+    )
+    .with("limit", limit)
+    .with("retry_after", 1)
 }

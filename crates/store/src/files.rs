@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use domain::event::Turn;
 use domain::file::{Digest, File, FileSource};
 use domain::message::{Block, Message, MessageRole};
+use domain::open_runs::RunLimits;
 use domain::run::{Brought, OnBusy, OnDisconnect, Run, StartTurn, TurnMessage};
 use domain::tokens::TokenLimits;
 use jiff::Timestamp;
@@ -74,7 +75,7 @@ pub struct NewExecution {
     pub idempotency: Option<Idempotency>,
     pub node: Uuid,
     pub lease_seconds: u64,
-    pub max_open_runs: u64,
+    pub open_runs: RunLimits,
     pub tokens: TokenLimits,
     pub max_bag_bytes: u64,
     pub now: Timestamp,

@@ -7,6 +7,7 @@ use domain::entry::write_event;
 use domain::event::{RunEvent, Turn};
 use domain::file::File;
 use domain::message::{Message, MessageRole, NewMessage, blocks_from_json};
+use domain::open_runs::{OpenRuns, RunLimits, TooManyRuns};
 use domain::run::{Brought, Lease, Run, RunError, RunStatus, StartTurn, TurnMessage, Usage};
 use domain::scope::{Role, Scope};
 use domain::tokens::{OutOfTokens, TokenLimits};
@@ -30,7 +31,7 @@ pub struct NewTurn {
     pub idempotency: Option<Idempotency>,
     pub node: Uuid,
     pub lease_seconds: u64,
-    pub max_open_runs: u64,
+    pub open_runs: RunLimits,
     pub tokens: TokenLimits,
     pub now: Timestamp,
 }
@@ -43,18 +44,18 @@ pub struct Idempotency {
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Begun {
-    /// The run is under way and this node's to drive; its log has its first event.
-    Started(Run, Lease, Batch),
+    /// The run is under way and this node's to drive; its log has its first event. What is open counts it.
+    Started(Run, Lease, Batch, OpenRuns),
     /// It starts when the conversation is free.
-    Queued(Run),
+    Queued(Run, OpenRuns),
     /// Refused: this run is under way.
     Busy(Uuid),
     /// The same request came before; this is its run.
     Repeated(Run),
     /// The same key came before with another body.
     KeyReused,
-    /// The caller has this many runs open already.
-    TooManyRuns,
+    /// So many runs are open already.
+    TooManyRuns(TooManyRuns),
     /// Nothing is left of a day's tokens.
     OutOfTokens(OutOfTokens),
 }

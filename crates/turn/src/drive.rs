@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use domain::agent::{Agent, Runner};
 use domain::conversation::Mode;
-use domain::run::{OnDisconnect, Run};
+use domain::run::{OnDisconnect, Run, Usage};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt as _, StreamExt as _};
 use store::StoreError;
@@ -21,7 +21,7 @@ use crate::live::LiveRun;
 use crate::log::{RunLog, retry};
 use crate::model_run::Job;
 use crate::news::HEARING;
-use crate::settle::Ending;
+use crate::settle::{Ending, own_scope};
 
 /// How long a run that is to be cancelled without readers waits for its first one.
 const FIRST_READER: Duration = Duration::from_secs(5);
@@ -100,7 +100,10 @@ impl Turns {
                 let job = Job { dispatch: &dispatch, agent, goes_on };
                 self.run_with_model(&mut log, job, stop).await?
             }
-            Runner::Sandbox => Some(self.run_in_sandbox(&mut log, dispatch, stop).await?),
+            Runner::Sandbox => {
+                let ending = self.run_in_sandbox(&mut log, dispatch, stop).await?;
+                Some(ending.with_counted(self.used_in_sandbox(&held, live).await))
+            }
         };
         // A run that waits for a person is left for the next node.
         let Some(ending) = ending else { return Ok(false) };
@@ -109,6 +112,21 @@ impl Turns {
 }
 
 impl Turns {
+    /// What the run's sandbox has used, through whichever node.
+    async fn used_in_sandbox(&self, held: &Held, live: &LiveRun) -> Usage {
+        let here = live.used();
+        if !self.inner.store.is_shared() {
+            return here;
+        }
+        // What cannot be read now is counted all the same.
+        let stored = self.inner.store.get_run(&own_scope(held), held.lease.run).await;
+        let stored = stored.map(|run| run.usage).unwrap_or_default();
+        Usage {
+            input_tokens: stored.input_tokens.max(here.input_tokens),
+            output_tokens: stored.output_tokens.max(here.output_tokens),
+        }
+    }
+
     /// Of the time that a run may take; its start counts, whichever node it was on.
     fn time_left(&self, run: &Run) -> Duration {
         let all = Duration::from_secs(self.inner.limits.run_timeout_seconds);
@@ -120,12 +138,11 @@ impl Turns {
 
 /// An agent's own setting, else the mode: of the turn, else the one last used in the conversation.
 fn runner(dispatch: &Dispatch, agent: Option<&Agent>) -> Runner {
-    // An execution has no thread to send to a model.
-    let Some(thread) = &dispatch.conversation else { return Runner::Sandbox };
     if let Some(agent) = agent {
         return agent.settings.runner;
     }
-    match dispatch.turn.mode.or(thread.mode) {
+    let kept = dispatch.conversation.as_ref().and_then(|thread| thread.mode);
+    match dispatch.turn.mode.or(kept) {
         Some(Mode::Ask) => Runner::Model,
         Some(Mode::Agent | Mode::TaskFlow) | None => Runner::Sandbox,
     }

@@ -1,5 +1,6 @@
 //! What can go wrong with a turn, named for what the caller can do about it.
 
+use domain::open_runs::TooManyRuns;
 use domain::tokens::OutOfTokens;
 use store::StoreError;
 use uuid::Uuid;
@@ -13,7 +14,7 @@ pub enum TurnError {
     #[error("the idempotency key was used with another body")]
     KeyReused,
     #[error("there are too many open runs")]
-    TooManyRuns { limit: u64 },
+    TooManyRuns(TooManyRuns),
     /// Nothing is left of a day's tokens.
     #[error("the day's tokens are used up")]
     OutOfTokens { spent: OutOfTokens, retry_after: u64 },

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use domain::run::Usage;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -89,6 +90,8 @@ pub(crate) struct LiveRun {
     pub(crate) lost: CancellationToken,
     /// Its sandbox has sent files back.
     pub(crate) results: Notify,
+    /// What its sandbox has used through this node's gateway.
+    used: Mutex<Usage>,
     driven: AtomicBool,
     /// Its conversation is gone: nothing more of it is shown.
     hidden: AtomicBool,
@@ -106,10 +109,15 @@ impl LiveRun {
             interrupt: CancellationToken::new(),
             lost: CancellationToken::new(),
             results: Notify::new(),
+            used: Mutex::default(),
             driven: AtomicBool::new(false),
             hidden: AtomicBool::new(false),
             interest: Mutex::new(None),
         }
+    }
+
+    pub(crate) fn used(&self) -> Usage {
+        *lock(&self.used)
     }
 
     /// Makes stored events known. Called only after their commit.
@@ -240,6 +248,15 @@ impl Live {
     pub(crate) fn note_results(&self, run: Uuid) -> bool {
         let live = self.find(run).filter(|live| live.is_driven());
         live.inspect(|live| live.results.notify_one()).is_some()
+    }
+
+    /// Its sandbox has used this much more.
+    pub(crate) fn note_usage(&self, run: Uuid, usage: Usage) {
+        if let Some(live) = self.find(run) {
+            let mut used = lock(&live.used);
+            used.input_tokens += usage.input_tokens;
+            used.output_tokens += usage.output_tokens;
+        }
     }
 
     /// Its readers here get no more of it than the store would give them.

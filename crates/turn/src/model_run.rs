@@ -147,8 +147,12 @@ impl Turns {
         let place = Place {
             workspace: log.held.workspace,
             conversation: dispatch.run.conversation,
+            execution: dispatch.run.execution,
             run: log.held.lease.run,
-            user: dispatch.conversation.as_ref().map(|thread| thread.owner.clone()).unwrap_or_default(),
+            user: dispatch
+                .conversation
+                .as_ref()
+                .map_or_else(|| dispatch.user.clone(), |thread| thread.owner.clone()),
         };
         let agent = agent.map(|agent| agent.settings).unwrap_or_default();
         let brought = &dispatch.turn.brought;

@@ -11,6 +11,7 @@ use domain::message::{MessageRole, NewMessage};
 use domain::run::{Run, RunError, RunStatus, Usage};
 use domain::scope::{Role, Scope};
 use jiff::Timestamp;
+use serde_json::json;
 use store::StoreError;
 use store::turns::{Held, Settlement};
 use upstream::trace::{self, Kind, Value};
@@ -85,6 +86,16 @@ impl Ending {
     /// `counted` is what was stored on the way, `usage` what is yet to be.
     pub(crate) fn with_usage(self, usage: Usage, counted: Usage) -> Self {
         Self { usage, counted, ..self }
+    }
+
+    /// What a sandbox used was stored on the way.
+    pub(crate) fn with_counted(self, counted: Usage) -> Self {
+        if counted == Usage::default() {
+            return self;
+        }
+        let Usage { input_tokens, output_tokens } = counted;
+        let usage = json!({ "input_tokens": input_tokens, "output_tokens": output_tokens });
+        Self { counted, ..self }.with_metadata(json!({ "usage": usage }).to_string())
     }
 
     pub(crate) fn with_metadata(self, metadata: String) -> Self {

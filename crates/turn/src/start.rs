@@ -1,6 +1,7 @@
 //! Accepting a turn. What comes back is durable: the message, the run and the idempotency record are committed.
 
-use domain::run::{Run, StartTurn, TurnMessage};
+use domain::open_runs::OpenRuns;
+use domain::run::{Run, StartTurn, TurnMessage, Usage};
 use domain::scope::Scope;
 use domain::tokens::seconds_left;
 use store::StoreError;
@@ -19,6 +20,8 @@ pub struct Started {
     pub run: Run,
     /// An earlier request with the same idempotency key made it.
     pub repeated: bool,
+    /// What is open with it, where it is new.
+    pub open: Option<OpenRuns>,
 }
 
 /// An execution to start.
@@ -62,7 +65,7 @@ impl Turns {
             idempotency,
             node: inner.node,
             lease_seconds: inner.limits.lease_seconds,
-            max_open_runs: inner.limits.max_open_runs_per_user,
+            open_runs: inner.limits.open_runs(),
             tokens: inner.limits.tokens(),
             now: clock.now(),
         };
@@ -72,20 +75,20 @@ impl Turns {
             trace::span(|| "turn.begin".into(), Kind::Internal, begin, |begun, _| begun.is_err()).await?;
         point!("accept.after");
         match begun {
-            Begun::Started(run, lease, opening) => {
+            Begun::Started(run, lease, opening, open) => {
                 self.drive(Held { workspace: scope.workspace, lease }, &run, &opening);
-                Ok(Started { run, repeated: false })
+                Ok(Started { run, repeated: false, open: Some(open) })
             }
-            Begun::Queued(run) => {
+            Begun::Queued(run, open) => {
                 if let (true, Some(conversation)) = (interrupts, conversation) {
                     self.act_on_cancels(scope.workspace, conversation).await;
                 }
-                Ok(Started { run, repeated: false })
+                Ok(Started { run, repeated: false, open: Some(open) })
             }
-            Begun::Repeated(run) => Ok(Started { run, repeated: true }),
+            Begun::Repeated(run) => Ok(Started { run, repeated: true, open: None }),
             Begun::Busy(run) => Err(TurnError::Busy(run)),
             Begun::KeyReused => Err(TurnError::KeyReused),
-            Begun::TooManyRuns => Err(TurnError::TooManyRuns { limit: inner.limits.max_open_runs_per_user }),
+            Begun::TooManyRuns(full) => Err(TurnError::TooManyRuns(full)),
             Begun::OutOfTokens(spent) => {
                 Err(TurnError::OutOfTokens { spent, retry_after: seconds_left(new.now) })
             }
@@ -130,26 +133,31 @@ impl Turns {
             idempotency,
             node: inner.node,
             lease_seconds: inner.limits.lease_seconds,
-            max_open_runs: inner.limits.max_open_runs_per_user,
+            open_runs: inner.limits.open_runs(),
             tokens: inner.limits.tokens(),
             max_bag_bytes: inner.limits.max_bag_bytes,
             now: inner.clock.now(),
         };
         match inner.store.begin_execution(scope, &new).await? {
-            Begun::Started(run, lease, opening) => {
+            Begun::Started(run, lease, opening, open) => {
                 self.drive(Held { workspace: scope.workspace, lease }, &run, &opening);
-                Ok(Started { run, repeated: false })
+                Ok(Started { run, repeated: false, open: Some(open) })
             }
-            Begun::Repeated(run) => Ok(Started { run, repeated: true }),
+            Begun::Repeated(run) => Ok(Started { run, repeated: true, open: None }),
             Begun::KeyReused => Err(TurnError::KeyReused),
-            Begun::TooManyRuns => Err(TurnError::TooManyRuns { limit: inner.limits.max_open_runs_per_user }),
+            Begun::TooManyRuns(full) => Err(TurnError::TooManyRuns(full)),
             Begun::OutOfTokens(spent) => {
                 Err(TurnError::OutOfTokens { spent, retry_after: seconds_left(new.now) })
             }
-            Begun::Queued(_) | Begun::Busy(_) => {
+            Begun::Queued(..) | Begun::Busy(_) => {
                 Err(StoreError::Internal("an execution waits for nothing".into()).into())
             }
         }
+    }
+
+    /// A run's sandbox has used a model.
+    pub fn note_usage(&self, run: Uuid, usage: Usage) {
+        self.inner.live.note_usage(run, usage);
     }
 
     /// A run's sandbox has sent files back: whoever drives it puts them into its log.

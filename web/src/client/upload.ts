@@ -4,7 +4,10 @@ import { filesAddress } from './api';
 import type { StoredFile, Whoami } from './types';
 
 /** What the server takes, as it told with the session. */
-export const limits: Whoami['limits'] = { max_file_bytes: Infinity, max_files_per_message: Infinity };
+export const limits: Pick<Whoami['limits'], 'max_file_bytes' | 'max_files_per_message'> = {
+  max_file_bytes: Infinity,
+  max_files_per_message: Infinity,
+};
 
 export function upload(
   conversation: string,

@@ -223,6 +223,8 @@ fn a_repeated_call_id_is_another_call_and_a_cut_is_told() {
     assert!(frames.iter().any(|frame| frame["choices"][0]["finish_reason"] == "length"));
     let frames = repeated(Renderer::after(Wire::UiMessage, 0));
     assert_eq!(frames.last().unwrap()["finishReason"], "length");
+    let frames = repeated(Renderer::after(Wire::AgUi, 0));
+    assert_eq!(frames.last().unwrap()["result"], json!({ "finishReason": "length" }));
     let frames = repeated(Renderer::responses(Responses::new(json!({})), -1));
     let end = frames.last().unwrap();
     assert_eq!(

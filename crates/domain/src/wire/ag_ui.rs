@@ -196,7 +196,11 @@ impl AgUi {
             Piece::Done(_) if self.failed => {}
             Piece::Done(status) => {
                 let outcome = if status == "cancelled" { "cancelled" } else { "success" };
-                out.push(self.finished(json!({ "type": outcome })));
+                let mut finished = self.finished(json!({ "type": outcome }));
+                if self.pieces.is_cut() {
+                    finished["result"] = json!({ "finishReason": "length" });
+                }
+                out.push(finished);
             }
         }
     }

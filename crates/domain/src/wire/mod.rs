@@ -114,15 +114,19 @@ impl Wire {
     }
 }
 
-/// Adds what an execution's reader gets for an event: the sandbox's line as it came, and an end of ours where it sent
-/// none. Everything else of ours is left out.
+/// Adds what an execution's reader gets for an event: the sandbox's line as it came, an end of ours where it sent
+/// none, and what a model says, which no sandbox says for it. Everything else of ours is left out.
 pub fn forward(ts: i64, kind: &str, data: &str, line: Option<&str>, out: &mut Vec<u8>) {
     match (line, kind) {
         (Some(line), _) => {
             out.extend_from_slice(line.as_bytes());
             out.push(b'\n');
         }
-        (None, "result" | "error") => ndjson::render(ts, kind, data, out),
+        (
+            None,
+            "result" | "error" | "delta" | "reasoning" | "tool_calls" | "tool_result" | "approval"
+            | "sources",
+        ) => ndjson::render(ts, kind, data, out),
         (None, _) => {}
     }
 }

@@ -53,11 +53,16 @@ pub(super) static NUMBERS: &[Setting] = &[
         .help("Longest silence of a model after that"),
     number!(model_retries, "MODEL_RETRIES", Count, 0).help("Repeated tries after a model's failure"),
     number!(tool_timeout_seconds, "TOOL_TIMEOUT_SECONDS", Seconds, 1).help("Longest a tool call may take"),
-    number!(max_open_runs_per_user, "MAX_OPEN_RUNS_PER_USER", Count, 1).help("Runs one user may have open"),
+    number!(max_open_runs_per_user, "MAX_OPEN_RUNS_PER_USER", Count, 1)
+        .help("Runs one user may have open in one workspace"),
+    number!(max_open_runs_per_workspace, "MAX_OPEN_RUNS_PER_WORKSPACE", Count, 0)
+        .help("Runs one workspace may have open; 0 is no limit"),
     number!(max_streams_per_user, "MAX_STREAMS_PER_USER", Count, 1)
         .help("Event streams one user may have open"),
     number!(requests_per_second, "REQUESTS_PER_SECOND", Count, 0)
         .help("Requests per caller, with a burst of twice that; 0 is no limit, as in local mode"),
+    number!(requests_per_second_per_workspace, "REQUESTS_PER_SECOND_PER_WORKSPACE", Count, 0)
+        .help("Requests of all callers of one workspace, with a burst of twice that; 0 is no limit"),
     number!(tokens_per_day_per_user, "TOKENS_PER_DAY_PER_USER", Count, 0)
         .help("Tokens of models one user may use in a day (UTC) in one workspace; 0 is no limit"),
     number!(tokens_per_day_per_workspace, "TOKENS_PER_DAY_PER_WORKSPACE", Count, 0)

@@ -7,6 +7,7 @@ mod files;
 pub mod items;
 pub mod log;
 pub mod open;
+pub mod removal;
 pub mod responses;
 
 use axum::extract::Request;

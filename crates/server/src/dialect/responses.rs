@@ -224,7 +224,15 @@ pub fn output_items(message: &Message) -> Vec<Value> {
     }
     push("result", &json!({ "message": closing, "assistant": null }).to_string());
     push("done", &json!({ "status": "succeeded" }).to_string());
-    voice.whole()["output"].as_array().cloned().unwrap_or_default()
+    let mut items = voice.whole()["output"].as_array().cloned().unwrap_or_default();
+    // Of a message that has lost some.
+    let metadata: Value = serde_json::from_str(&message.metadata).unwrap_or_default();
+    if let Some(ids) = metadata["item_ids"].as_array().filter(|ids| ids.len() == items.len()) {
+        for (item, id) in items.iter_mut().zip(ids) {
+            item["id"] = id.clone();
+        }
+    }
+    items
 }
 
 /// A message as the items of a conversation.
@@ -242,6 +250,9 @@ pub fn items_of(message: &Message) -> Vec<Value> {
             .iter()
             .map(|file| json!({ "type": "input_file", "file_id": file["fileId"], "filename": file["name"] })),
     );
+    if content.is_empty() {
+        return Vec::new();
+    }
     vec![
         json!({ "type": "message", "id": format!("msg_{}", message.id.simple()), "role": message.role.as_str(),
         "status": "completed", "content": content }),

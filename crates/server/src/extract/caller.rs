@@ -1,7 +1,7 @@
 //! Who calls. `authenticate` runs before every `/v1` handler and leaves a `Caller`; a handler asks it for
 //! the `Scope` of the workspace that the request names.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use axum::extract::{FromRequestParts, Request, State};
 use axum::http::request::Parts;
@@ -14,6 +14,7 @@ use uuid::Uuid;
 
 use crate::auth::session::{Session, same_origin};
 use crate::auth::token::TokenFault;
+use crate::limit::Allowance;
 use crate::problem::Problem;
 use crate::state::{App, AppState};
 
@@ -35,6 +36,8 @@ pub struct Caller {
     /// The workspace of the `Threadkeep-Workspace` header.
     header_workspace: Option<Uuid>,
     acting_for: Option<String>,
+    /// What the request took of its workspace's allowance, once that was known.
+    of_workspace: Arc<OnceLock<Result<Allowance, Allowance>>>,
 }
 
 /// Where else than in the header a request named its workspace.
@@ -70,9 +73,11 @@ pub async fn authenticate(State(app): State<AppState>, mut request: Request, nex
         Some(Ok(allowance)) => Some(allowance),
         None => None,
     };
+    let of_workspace = Arc::clone(&caller.of_workspace);
     request.extensions_mut().insert(caller);
     let mut response = next.run(request).await;
-    if let Some(allowance) = allowance {
+    let of_workspace = of_workspace.get().map(|taken| taken.unwrap_or_else(|refused| refused));
+    for allowance in allowance.into_iter().chain(of_workspace) {
         allowance.tell(response.headers_mut());
     }
     response
@@ -88,7 +93,13 @@ async fn identify(app: &AppState, method: &Method, headers: &HeaderMap) -> Resul
     if acting_for.as_deref().is_some_and(|user| !may_act_for(&credential, user)) {
         return Err(Problem::forbidden("Only a service key may act for another user."));
     }
-    Ok(Caller { app: Arc::clone(app), credential, header_workspace: workspace_header(headers)?, acting_for })
+    Ok(Caller {
+        app: Arc::clone(app),
+        credential,
+        header_workspace: workspace_header(headers)?,
+        acting_for,
+        of_workspace: Arc::default(),
+    })
 }
 
 /// Everyone may name themselves; whether a service key names a member is for the workspace to say.
@@ -237,10 +248,19 @@ impl Caller {
     /// query or the body said. A workspace that the caller is not in does not exist.
     pub async fn scope(&self, named: Named) -> Result<Scope, Problem> {
         let named = named.and(self.header_workspace)?.0;
-        match &self.credential {
+        let scope = match &self.credential {
             Credential::Key(grant, _) => self.key_scope(grant, named).await,
             Credential::User { user, .. } => self.user_scope(user, named).await,
-        }
+        }?;
+        self.count(scope.workspace)?;
+        Ok(scope)
+    }
+
+    /// Counts the request to its workspace, once.
+    fn count(&self, workspace: Uuid) -> Result<(), Problem> {
+        let Some(rate) = &self.app.workspace_rate else { return Ok(()) };
+        let taken = self.of_workspace.get_or_init(|| rate.take(&workspace.to_string()));
+        taken.map(|_| ()).map_err(Allowance::refused)
     }
 
     /// Whether the caller may still be there: a token ends, a key or a membership is taken back.

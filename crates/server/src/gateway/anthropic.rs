@@ -51,7 +51,29 @@ fn manner(body: &Value) -> Manner {
         _ => None,
     };
     let (temperature, top_p) = (body["temperature"].as_number().cloned(), body["top_p"].as_number().cloned());
-    Manner { temperature, top_p, stop: texts(&body["stop_sequences"]), choice, parallel, ..Manner::default() }
+    let (stop, effort, format) = (texts(&body["stop_sequences"]), effort(body), format(body));
+    Manner { temperature, top_p, stop, choice, parallel, effort, format }
+}
+
+/// How much it is to think, in OpenAI's words.
+fn effort(body: &Value) -> Option<String> {
+    let budget = body["thinking"]["budget_tokens"].as_u64();
+    let effort = match (body["output_config"]["effort"].as_str(), budget) {
+        (Some(effort @ ("low" | "medium")), _) => effort,
+        (Some(_), _) => "high",
+        (None, Some(..=2048)) => "low",
+        (None, Some(..=8192)) => "medium",
+        (None, Some(_)) => "high",
+        (None, None) => return None,
+    };
+    Some(effort.to_owned())
+}
+
+/// The shape of the answer, in OpenAI's words.
+fn format(body: &Value) -> Option<Value> {
+    let schema = body.pointer("/output_config/format/schema")?;
+    let schema = json!({ "name": "answer", "schema": schema, "strict": true });
+    Some(json!({ "type": "json_schema", "json_schema": schema }))
 }
 
 fn assistant(content: &Value) -> Said {

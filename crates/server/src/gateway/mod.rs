@@ -229,6 +229,9 @@ impl Drop for Metered {
             return;
         }
         let (now, call) = (app.clock.now(), app.clock.new_id());
+        if let Some(held) = &payer.run {
+            app.turns.note_usage(held.lease.run, usage);
+        }
         self.app.tasks.spawn(async move {
             let counted = match &payer.run {
                 Some(held) => app.store.count_usage(held, usage, now).await,

@@ -64,7 +64,7 @@ pub async fn run(
         Ok(respond_as(follower, Telling { pauses: true, ..telling }, caller, named, &run))
     }
     .await;
-    app.tell_limits(&scope, answered).await
+    app.tell_limits(&scope, None, answered).await
 }
 
 /// Makes the renderer remember what its reader has already.

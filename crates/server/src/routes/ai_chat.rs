@@ -75,7 +75,7 @@ pub async fn chat(
         }
     }
     .await;
-    app.tell_limits(&scope, answered).await
+    app.tell_limits(&scope, None, answered).await
 }
 
 /// A run from its first chunk on, or from after an event.

@@ -118,7 +118,7 @@ pub async fn create(
     };
     let starting = app.turns.start_execution(&scope, execution);
     let started = match upload.keep_by(starting, unkept).await {
-        Err(refused) => return app.tell_limits(&scope, Err(refused.into())).await,
+        Err(refused) => return app.tell_limits(&scope, None, Err(refused.into())).await,
         Ok(started) => started,
     };
     let follower = app.turns.follow(stream, started.run.id, 0).await?;
@@ -127,7 +127,7 @@ pub async fn create(
     if let Some(value) = started.run.execution.and_then(|id| HeaderValue::from_str(&id.to_string()).ok()) {
         response.headers_mut().insert(name, value);
     }
-    app.tell_limits(&scope, Ok(response)).await
+    app.tell_limits(&scope, started.open, Ok(response)).await
 }
 
 /// Whether it is known that the files of a request did not become those of an execution.

@@ -14,6 +14,7 @@ use uuid::Uuid;
 
 use crate::dialect::items::{Heard, read_items};
 use crate::dialect::open::{active_run, earlier, locked, put_files};
+use crate::dialect::removal::without;
 use crate::dialect::responses::{conversation_name, items_of, metadata, own_id};
 use crate::dialect::{ListQuery, member, openai_list};
 use crate::extract::{Caller, JsonBody, Named, Path};
@@ -258,4 +259,27 @@ pub async fn get_item(
 ) -> Result<Response, Problem> {
     let scope = caller.scope(named).await?;
     Ok(axum::Json(item(&app, &scope, &id, &wanted).await?).into_response())
+}
+
+/// Takes an item out of a conversation: it is in no list any more, and no model is sent it.
+#[utoipa::path(delete, path = "/v1/conversations/{id}/items/{item}", operation_id = "delete_item", tag = "clients",
+    params(("id" = String, Path), ("item" = String, Path), ("workspace" = Option<Uuid>, Query)),
+    responses((status = 200, description = "The conversation, as OpenAI's", body = Object),
+        (status = 400, description = "Busy"), (status = 404)))]
+pub async fn delete_item(
+    State(app): State<AppState>,
+    caller: Caller,
+    named: Named,
+    Path((id, wanted)): Path<(String, String)>,
+) -> Result<Response, Problem> {
+    let scope = caller.scope(named).await?;
+    let id = own_id(&id, "conv")?;
+    let thread = app.store.get_thread(&scope, id, Some(Window::All).into()).await?;
+    let left = thread.messages.iter().find_map(|message| without(message, &wanted));
+    let left = left.ok_or_else(Problem::not_found)?;
+    if active_run(&app, &scope, id).await?.is_some() {
+        return Err(locked());
+    }
+    app.store.rewrite_message(&scope, id, &left, app.clock.now()).await?;
+    Ok(axum::Json(shown(&app, &scope, id).await?).into_response())
 }

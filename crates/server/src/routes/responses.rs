@@ -84,7 +84,7 @@ pub async fn create(
         Ok(response)
     }
     .await;
-    app.tell_limits(&scope, answered).await
+    app.tell_limits(&scope, None, answered).await
 }
 
 /// The conversation that goes on after a response, and the message that a new one would take the place of.

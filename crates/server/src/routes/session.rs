@@ -3,7 +3,6 @@
 use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use domain::limits::Limits;
 use serde::Serialize;
 use utoipa::ToSchema;
 use uuid::Uuid;
@@ -11,7 +10,7 @@ use uuid::Uuid;
 use crate::auth::session::{Session, clear_cookie};
 use crate::extract::{Caller, Paging};
 use crate::problem::Problem;
-use crate::state::AppState;
+use crate::state::{App, AppState};
 
 /// Who the caller is.
 #[derive(Debug, Serialize, ToSchema)]
@@ -23,21 +22,41 @@ pub struct Whoami {
     key: Option<Uuid>,
     /// The one workspace of a key.
     workspace: Option<Uuid>,
-    limits: UploadLimits,
+    limits: SessionLimits,
 }
 
-/// What a client can tell before it uploads.
+/// What a client can tell before it asks for more than it gets; null is no limit.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct UploadLimits {
+pub struct SessionLimits {
     max_file_bytes: u64,
     max_files_per_message: u64,
+    max_open_runs_per_user: u64,
+    max_open_runs_per_workspace: Option<u64>,
+    /// Of this caller.
+    requests_per_second: Option<u64>,
+    requests_per_second_per_workspace: Option<u64>,
+    tokens_per_day_per_user: Option<u64>,
+    tokens_per_day_per_workspace: Option<u64>,
 }
 
-fn whoami(caller: &Caller, limits: &Limits) -> Result<Whoami, Problem> {
-    let limits = UploadLimits {
-        max_file_bytes: limits.max_file_bytes,
-        max_files_per_message: limits.max_files_per_message,
-    };
+impl SessionLimits {
+    fn of(app: &App) -> Self {
+        let (limits, some) = (&app.limits, |limit: u64| (limit > 0).then_some(limit));
+        Self {
+            max_file_bytes: limits.max_file_bytes,
+            max_files_per_message: limits.max_files_per_message,
+            max_open_runs_per_user: limits.max_open_runs_per_user,
+            max_open_runs_per_workspace: some(limits.max_open_runs_per_workspace),
+            requests_per_second: app.rate.as_ref().map(|_| limits.requests_per_second),
+            requests_per_second_per_workspace: some(limits.requests_per_second_per_workspace),
+            tokens_per_day_per_user: some(limits.tokens_per_day_per_user),
+            tokens_per_day_per_workspace: some(limits.tokens_per_day_per_workspace),
+        }
+    }
+}
+
+fn whoami(caller: &Caller, app: &App) -> Result<Whoami, Problem> {
+    let limits = SessionLimits::of(app);
     if let Some((user, org, _)) = caller.person() {
         return Ok(Whoami {
             user: Some(user.into()),
@@ -61,7 +80,7 @@ fn whoami(caller: &Caller, limits: &Limits) -> Result<Whoami, Problem> {
 /// Who am I?
 #[utoipa::path(get, path = "/v1/session", operation_id = "get_session", tag = "session", responses((status = 200, body = Whoami)))]
 pub async fn show(State(app): State<AppState>, caller: Caller, _: Paging) -> Result<Response, Problem> {
-    Ok(axum::Json(whoami(&caller, &app.limits)?).into_response())
+    Ok(axum::Json(whoami(&caller, &app)?).into_response())
 }
 
 /// Exchanges a user's token for a cookie that ends when the token does.
@@ -73,7 +92,7 @@ pub async fn create(State(app): State<AppState>, caller: Caller) -> Result<Respo
     let session = Session { user: user.into(), org: org.into(), expires_at };
     let cookie = session.set_cookie(&app.secret, app.clock.now(), &app.public_url);
     let cookie = HeaderValue::from_str(&cookie).map_err(|_| Problem::internal())?;
-    Ok((StatusCode::CREATED, [(header::SET_COOKIE, cookie)], axum::Json(whoami(&caller, &app.limits)?))
+    Ok((StatusCode::CREATED, [(header::SET_COOKIE, cookie)], axum::Json(whoami(&caller, &app)?))
         .into_response())
 }
 

@@ -6,6 +6,7 @@ use axum::response::{IntoResponse, Response};
 use domain::conversation::{Mode, Source};
 use domain::limits::Limits;
 use domain::message::{Block, blocks_from_json, plain_text};
+use domain::open_runs::OpenRuns;
 use domain::run::{Brought, OnBusy, OnDisconnect, RunStatus, StartTurn, TurnMessage};
 use domain::scope::Scope;
 use domain::wire::Wire;
@@ -90,8 +91,9 @@ pub async fn create(
     let idempotency = idempotency(&headers, &bytes)?;
     let turn = read(body, &app.limits, respond_async)?;
     let asked = Asked { caller, named, wire, respond_async };
-    let answered = start(&app, &scope, turn, idempotency, asked).await;
-    app.tell_limits(&scope, answered).await
+    let mut open = None;
+    let answered = start(&app, &scope, turn, idempotency, asked, &mut open).await;
+    app.tell_limits(&scope, open, answered).await
 }
 
 /// How a turn is to be answered, and to whom.
@@ -108,11 +110,13 @@ async fn start(
     turn: StartTurn,
     idempotency: Option<Idempotency>,
     asked: Asked,
+    open: &mut Option<OpenRuns>,
 ) -> Result<Response, Problem> {
     let Asked { caller, named, wire, respond_async } = asked;
     // Before anything is written.
     let stream = if respond_async { None } else { Some(app.turns.open_stream(scope)?) };
     let started = app.turns.start(scope, turn, idempotency).await?;
+    *open = started.open;
     let Some(stream) = stream else {
         let run = &started.run;
         let body = AcceptedTurn {
@@ -270,9 +274,9 @@ impl From<TurnError> for Problem {
                 "This Idempotency-Key came before with another body; use a new key for a new request.",
             )
             .at(At::header("Idempotency-Key")),
-            TurnError::TooManyRuns { limit } => too_many("too_many_runs", "runs", limit),
+            TurnError::TooManyRuns(full) => tokens::too_many_runs(full),
             TurnError::OutOfTokens { spent, retry_after } => tokens::refused(spent, retry_after),
-            TurnError::TooManyStreams { limit } => too_many("too_many_streams", "streams", limit),
+            TurnError::TooManyStreams { limit } => too_many_streams(limit),
             TurnError::TooLong { limit } => Self::new(
                 StatusCode::PAYLOAD_TOO_LARGE,
                 "message_too_long",
@@ -287,12 +291,12 @@ impl From<TurnError> for Problem {
     }
 }
 
-fn too_many(code: &'static str, what: &str, limit: u64) -> Problem {
+fn too_many_streams(limit: u64) -> Problem {
     Problem::new(
         StatusCode::TOO_MANY_REQUESTS,
-        code,
+        "too_many_streams",
         "Too many at once",
-        format!("You have {limit} {what} open already; let one end first."),
+        format!("You have {limit} streams open already; let one end first."),
     )
     .with("limit", limit)
     .with("retry_after", 1)

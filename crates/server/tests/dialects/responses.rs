@@ -17,6 +17,7 @@ stories!(
     one_runs_in_the_background_and_is_cancelled,
     a_busy_conversation_is_locked,
     conversations_have_items_and_metadata,
+    an_item_is_taken_out,
     what_is_not_stored_is_gone,
     errors_are_openais,
 );
@@ -300,6 +301,56 @@ async fn conversations_have_items_and_metadata(backend: Backend) -> Option<()> {
     assert_eq!((&gone["object"], &gone["deleted"]), (&json!("conversation.deleted"), &json!(true)));
     assert_eq!(world.get(&path).await.status, 404);
     assert_eq!(world.get(&format!("{path}/items")).await.status, 404);
+    Some(())
+}
+
+async fn an_item_is_taken_out(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let items = json!([{ "role": "user", "content": "marmalade" }, { "role": "assistant", "content": "Noted." },
+        { "role": "user", "content": "and toast" }]);
+    let made = ask(post(&world, "/v1/conversations", &json!({ "items": items }))).await.body;
+    let path = format!("/v1/conversations/{}", made["id"].as_str().unwrap());
+    let ids = async || -> Vec<String> {
+        let list = world.get(&format!("{path}/items?order=asc")).await.body;
+        list["data"].as_array().unwrap().iter().map(|item| item["id"].as_str().unwrap().to_owned()).collect()
+    };
+    let all = ids().await;
+    let first = format!("{path}/items/{}", all[0]);
+    let answer = world.send(Method::DELETE, &first, None).await;
+    assert_eq!((answer.status, &answer.body), (200, &made));
+    assert_eq!(ids().await, all[1..]);
+    for method in [Method::GET, Method::DELETE] {
+        refused(&world.send(method, &first, None).await, 404, "not_found", Value::Null);
+    }
+    // No word of it is found, shown or sent any more.
+    let conversation = uuid(&made["id"], "conv_");
+    let found = world.get("/v1/chat-conversations?filter%5Bquery%5D=marmalade").await;
+    let hits =
+        found.body["data"].as_array().unwrap().iter().flat_map(|hit| hit["meta"]["highlights"].as_array());
+    assert!(hits.flatten().all(|hit| hit["field"] != "message"), "{}", found.text);
+    assert_eq!(world.thread(&conversation).await[0], ("user".to_owned(), String::new()));
+    let response = create(
+        &world,
+        json!({ "model": "demo/assistant", "input": "think 2 words",
+        "conversation": made["id"] }),
+    )
+    .await;
+    let run = uuid(&response["id"], "resp_");
+    let trace = world.get(&format!("/v1/runs/{run}/trace")).await;
+    assert!(!trace.text.contains("marmalade"), "{}", trace.text);
+    // Of an answer with several items the others stay as they are.
+    world.play(lines(vec![step("s1", "running"), step("s1", "succeeded"), delta("Seen."), result("Seen.")]));
+    let response =
+        create(&world, json!({ "model": "agent", "input": "go", "conversation": made["id"] })).await;
+    let before = ids().await;
+    let call = &response["output"][0];
+    assert_eq!(call["type"], "function_call", "{response}");
+    let answer =
+        world.send(Method::DELETE, &format!("{path}/items/{}", call["id"].as_str().unwrap()), None).await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    let left = ids().await;
+    assert_eq!(left.len(), before.len() - 2, "{before:?} {left:?}");
+    assert!(left.iter().all(|id| before.contains(id)) && left.last() == before.last(), "{before:?} {left:?}");
     Some(())
 }
 

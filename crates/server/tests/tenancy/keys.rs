@@ -54,7 +54,9 @@ async fn a_service_key_acts_for_the_workspace_and_never_administers(backend: Bac
     let service = server.caller(&text);
 
     let who = get(&service, "/v1/session").await;
-    let limits = json!({ "max_file_bytes": 52_428_800, "max_files_per_message": 10 });
+    let limits = json!({ "max_file_bytes": 52_428_800, "max_files_per_message": 10, "max_open_runs_per_user": 100,
+        "max_open_runs_per_workspace": null, "requests_per_second": 200, "requests_per_second_per_workspace": null,
+        "tokens_per_day_per_user": null, "tokens_per_day_per_workspace": null });
     assert_eq!(
         who.body,
         json!({ "user": null, "org_id": "acme", "key": id, "workspace": team.workspace, "limits": limits })

@@ -51,6 +51,8 @@ pub struct Ids {
     pub conversation: String,
     /// One that no run holds.
     pub idle: String,
+    /// Its message.
+    pub item: String,
     pub deleted: String,
     /// The first message of the conversation.
     pub message: String,
@@ -128,7 +130,7 @@ impl Row {
             "/v1/runs/{id}/approvals" => &ids.running,
             "/v1/responses/{id}/cancel" => &ids.running,
             path if path.starts_with("/v1/responses") => &ids.settled,
-            path if path.starts_with("/v1/conversations") && !path.contains("{item}") => &ids.idle,
+            path if path.starts_with("/v1/conversations") => &ids.idle,
             path if path.starts_with("/v1/agents") => &ids.agent,
             path if path.starts_with("/v1/pages") => &ids.page,
             path if path.starts_with("/v1/tables") => &ids.table,
@@ -142,7 +144,7 @@ impl Row {
         let path =
             self.path.replace("{id}", id).replace("{user}", &ids.user).replace("{branch}", &ids.conversation);
         let path = path.replace("{workspace}", &ids.workspace).replace("{run}", &ids.settled);
-        let path = path.replace("{item}", &format!("msg_{}", ids.message.replace('-', "")));
+        let path = path.replace("{item}", &format!("msg_{}", ids.item.replace('-', "")));
         let file = if path.contains("/uploads/") { &ids.promised } else { &ids.file };
         path.replace("{name}", &ids.tools)
             .replace("{file}", file)
@@ -296,6 +298,7 @@ pub fn table() -> Vec<Row> {
             json!({ "items": [{ "type": "message", "role": "user", "content": "Planted" }] })
         }),
         Row::new(M::GET, "/v1/conversations/{id}/items/{item}", Item),
+        Row::new(M::DELETE, "/v1/conversations/{id}/items/{item}", Item),
         Row::new(M::GET, "/v1/export", List).admin().queries(&["", "format=html", "format=zip"]),
         Row::new(M::GET, "/v1/pages", List).queries(&["", "limit=1", "query=secretsp"]),
         Row::new(M::POST, "/v1/pages", List)

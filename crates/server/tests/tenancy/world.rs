@@ -63,6 +63,7 @@ pub fn absent() -> Ids {
         workspace: id(),
         conversation: id(),
         idle: id(),
+        item: id(),
         deleted: id(),
         message: id(),
         settled: id(),
@@ -206,10 +207,12 @@ impl Victim {
             key: None,
             administers: false,
         };
+        let item = SystemClock.new_id();
         for id in [&conversation, &deleted, &idle] {
             let now = SystemClock.now();
             let text = format!("Read my {THREAD_WORD}");
-            let message = NewMessage::text(SystemClock.new_id(), MessageRole::User, text, now);
+            let own = if id == &idle { item } else { SystemClock.new_id() };
+            let message = NewMessage::text(own, MessageRole::User, text, now);
             server.store().append_messages(&scope, id.parse().unwrap(), &[message], now).await.unwrap();
         }
         expect(&delete(&as_owner, &format!("/v1/chat-conversations/{deleted}")).await, 204, "");
@@ -236,6 +239,7 @@ impl Victim {
             workspace,
             conversation,
             idle,
+            item: item.to_string(),
             deleted,
             message,
             settled,

@@ -103,5 +103,27 @@ async fn an_agents_runner_wins(backend: Backend) -> Option<()> {
     let conversation = stream.conversation();
     stream.rest().await;
     assert_eq!(world.thread(&conversation).await[1].1, "Hello.");
+    // Of an execution, too: a model's words are its lines then.
+    let before = world.sandbox.requests().len();
+    let run =
+        world.send(Method::POST, "/v1/executions", Some(&json!({ "prompt": "hello", "agent": model }))).await;
+    let lines: Vec<Value> = run.text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let (last, first) = (lines.last().unwrap(), &lines[0]);
+    assert_eq!((&first["type"], &last["type"]), (&json!("delta"), &json!("result")), "{}", run.text);
+    assert!(last["message"].as_str().unwrap().contains("demo model"), "{}", run.text);
+    assert_eq!(world.sandbox.requests().len(), before);
+    let shown = world.get(&format!("/v1/executions/{}", run.header("threadkeep-execution"))).await.body;
+    assert_eq!((&shown["status"], &shown["response"]), (&json!("succeeded"), &last["message"]));
+    let usage = world.run(run.header("threadkeep-run")).await["usage"].clone();
+    assert!(usage["total_tokens"].as_i64().unwrap() > 0, "{usage}");
+    let prompt = json!({ "prompt": "hello", "agent": sandbox });
+    let run = world.send(Method::POST, "/v1/executions", Some(&prompt)).await;
+    assert!(run.text.contains("Hello."), "{}", run.text);
+    for agent in ["helper", "0190d3a0-0000-7000-8000-0000000000aa"] {
+        let refusal = json!({ "prompt": "hello", "agent": agent });
+        let answer = world.send(Method::POST, "/v1/executions", Some(&refusal)).await;
+        refused(&answer, 422, "invalid_value");
+        assert_eq!(answer.body["source"]["pointer"], "/agent", "{}", answer.text);
+    }
     Some(())
 }

@@ -156,9 +156,12 @@ async fn accepted_means_durable(backend: Backend) -> Option<()> {
 
 async fn what_a_turn_says_of_its_conversation(backend: Backend) -> Option<()> {
     let world = World::start(backend).await?;
+    let agent = json!({ "name": "Helper", "runner": "sandbox" });
+    let agent = world.send(reqwest::Method::POST, "/v1/agents", Some(&agent)).await.body["id"].clone();
+    let helper = agent.as_str().unwrap();
     let told = world
         .tell(&json!({ "message": "go", "mode": "task_flow", "source": "extension", "page_path": "/a?b=1", "model": "m",
-            "agent": "helper", "workflow": "flow" }))
+            "agent": agent, "workflow": "flow" }))
         .await;
     let shown = world.conversation(&told.conversation()).await;
     for (name, value) in [
@@ -166,7 +169,7 @@ async fn what_a_turn_says_of_its_conversation(backend: Backend) -> Option<()> {
         ("source", "extension"),
         ("page_path", "/a?b=1"),
         ("model", "m"),
-        ("agent_id", "helper"),
+        ("agent_id", helper),
         ("workflow_id", "flow"),
         ("user_id", "ann"),
     ] {

@@ -21,6 +21,8 @@ stories!(
     calls_are_counted_from_nought_in_the_other_dialect,
     a_silent_provider_does_not_silence_the_stream,
     what_a_response_asks_for_reaches_the_provider,
+    what_is_asked_of_an_answer_is_told_to_anthropic,
+    what_was_taken_out_of_a_conversation_is_not_sent,
     a_conversation_keeps_what_an_update_does_not_say,
     failures_are_told_as_clients_expect_them,
     a_run_has_a_token_of_its_own_and_what_it_uses_is_counted,
@@ -276,7 +278,11 @@ async fn a_run_has_a_token_of_its_own_and_what_it_uses_is_counted(backend: Backe
     }
     gate.open();
     running.rest().await;
-    assert_eq!(world.conversation(&conversation).await["total_tokens"], 30);
+    let shown = world.conversation(&conversation).await;
+    assert_eq!(shown["total_tokens"], 30);
+    let answer = &shown["messages"][1];
+    assert_eq!(answer["tokenCount"], 9, "{answer}");
+    assert_eq!(answer["metadata"]["usage"], json!({ "input_tokens": 21, "output_tokens": 9 }));
     let over = ask(call("chat/completions", "authorization", &format!("Bearer {token}"))).await;
     assert_eq!((over.status, &over.body["error"]["type"]), (401, &json!("authentication_error")));
     Some(())
@@ -555,6 +561,62 @@ async fn what_a_response_asks_for_reaches_the_provider(backend: Backend) -> Opti
     assert_eq!(sent["response_format"], json!({ "type": "json_schema", "json_schema": schema }));
     assert_eq!((&answer.body["status"], &answer.body["completed_at"]), (&json!("incomplete"), &Value::Null));
     assert_eq!(answer.body["incomplete_details"], json!({ "reason": "max_output_tokens" }));
+    Some(())
+}
+
+async fn what_is_asked_of_an_answer_is_told_to_anthropic(backend: Backend) -> Option<()> {
+    let (world, provider) = world_with(backend, stream(ANTHROPIC)).await?;
+    let schema = json!({ "type": "object", "properties": { "a": { "type": "string" } } });
+    let format = json!({ "type": "json_schema", "name": "n", "schema": schema });
+    let body = json!({ "model": "anthropic/claude-new", "input": "Hi", "temperature": 0.25,
+        "reasoning": { "effort": "high" }, "text": { "format": format } });
+    let answer = post(&world, "/v1/responses", &body).await;
+    let sent = provider.request(0).await.unwrap().body;
+    assert_eq!(sent["thinking"], json!({ "type": "adaptive" }), "{}", answer.text);
+    let format = json!({ "type": "json_schema", "schema": schema });
+    assert_eq!(sent["output_config"], json!({ "effort": "high", "format": format }));
+    assert_eq!(sent.get("temperature"), None);
+    // Older models are given a budget.
+    provider.then(stream(ANTHROPIC));
+    let body = json!({ "model": "anthropic/claude-sonnet-4-5", "reasoning_effort": "medium",
+        "messages": [{ "role": "user", "content": "Hi" }] });
+    post(&world, PATHS[0], &body).await;
+    let sent = provider.request(1).await.unwrap().body;
+    assert_eq!(sent["thinking"], json!({ "type": "enabled", "budget_tokens": 4096 }));
+    assert_eq!(sent["max_tokens"], 8192 + 4096);
+    // And the other way.
+    provider.then(stream(OPENAI));
+    let body = json!({ "model": "openai/m", "max_tokens": 9, "messages": [{ "role": "user", "content": "Hi" }],
+        "output_config": { "effort": "max", "format": format } });
+    post(&world, PATHS[1], &body).await;
+    let sent = provider.request(2).await.unwrap().body;
+    assert_eq!(
+        (&sent["reasoning_effort"], &sent["response_format"]["json_schema"]["schema"]),
+        (&json!("high"), &schema)
+    );
+    Some(())
+}
+
+async fn what_was_taken_out_of_a_conversation_is_not_sent(backend: Backend) -> Option<()> {
+    let (world, provider) = world_with(backend, stream(OPENAI)).await?;
+    let said = |role: &str, text: &str| json!({ "role": role, "content": text });
+    let items =
+        [said("user", "one"), said("assistant", "two"), said("user", "three"), said("assistant", "four")];
+    let made = post(&world, "/v1/conversations", &json!({ "items": items })).await.body;
+    let path = format!("/v1/conversations/{}/items", made["id"].as_str().unwrap());
+    let list = world.get(&format!("{path}?order=asc")).await.body;
+    for at in [2, 3] {
+        let item = format!("{path}/{}", list["data"][at]["id"].as_str().unwrap());
+        assert_eq!(world.send(Method::DELETE, &item, None).await.body, made);
+    }
+    let body = json!({ "model": "openai/m", "input": "five", "conversation": made["id"] });
+    let answer = post(&world, "/v1/responses", &body).await;
+    let sent = provider.request(0).await.unwrap().body;
+    let told = sent["messages"].to_string();
+    for (word, there) in [("one", true), ("two", true), ("three", false), ("four", false), ("five", true)] {
+        assert_eq!(told.contains(word), there, "{word}: {told} {}", answer.text);
+    }
+    assert!(!told.contains("(no answer)"), "{told}");
     Some(())
 }
 

@@ -1,4 +1,4 @@
-//! How much one user may have open: past it a turn is refused before anything is written.
+//! How much one user and one workspace may have open: past it a turn is refused before anything is written.
 
 use serde_json::{Value, json};
 use testkit::sandbox::Release;
@@ -7,7 +7,7 @@ use testkit::server::Backend;
 use crate::scripts::{hang_after, wait_after};
 use crate::world::{World, ask, refused, stories};
 
-stories!(open_runs, open_streams);
+stories!(open_runs, open_runs_of_a_workspace, requests_of_a_workspace, open_streams);
 
 async fn open_runs(backend: Backend) -> Option<()> {
     let world = World::start_with(backend, |config| config.limits.max_open_runs_per_user = 3).await?;
@@ -49,6 +49,74 @@ async fn open_runs(backend: Backend) -> Option<()> {
         ask(world.turn(&json!({ "message": "three" })).header("prefer", "respond-async")).await.status,
         202
     );
+    Some(())
+}
+
+async fn open_runs_of_a_workspace(backend: Backend) -> Option<()> {
+    let world = World::start_with(backend, |config| config.limits.max_open_runs_per_workspace = 2).await?;
+    let gate = Release::default();
+    world.play(wait_after(vec![], &gate, "Done."));
+    world.play(wait_after(vec![], &gate, "Done."));
+    let bob = world.member("bob").await;
+    let respond = |world: &World| world.turn(&json!({ "message": "x" })).header("prefer", "respond-async");
+    let first = ask(respond(&world)).await;
+    assert_eq!(
+        (first.status, first.header("ratelimit-policy")),
+        (202, "\"runs-user\";q=100, \"runs-workspace\";q=2")
+    );
+    assert_eq!(first.header("ratelimit"), "\"runs-user\";r=99;t=1, \"runs-workspace\";r=1;t=1");
+    let second = ask(respond(&bob)).await;
+    assert_eq!(second.header("ratelimit"), "\"runs-user\";r=99;t=1, \"runs-workspace\";r=0;t=1");
+    let before = world.count().await;
+    let execution = json!({ "prompt": "Go" });
+    for answer in [
+        ask(respond(&world)).await,
+        ask(bob.turn(&json!({ "message": "x" }))).await,
+        bob.send(reqwest::Method::POST, "/v1/executions", Some(&execution)).await,
+    ] {
+        refused(&answer, 429, "too_many_runs");
+        assert_eq!((&answer.body["limit"], answer.header("retry-after")), (&json!(2), "1"));
+        assert!(
+            answer.body["detail"].as_str().unwrap().starts_with("This workspace has 2 runs"),
+            "{answer:?}"
+        );
+        assert_eq!(answer.header("ratelimit"), "\"runs-user\";r=99;t=1, \"runs-workspace\";r=0;t=1");
+    }
+    assert_eq!(world.count().await, before, "nothing was written");
+    gate.open();
+    for answer in [&first, &second] {
+        world.settled(answer.header("threadkeep-run")).await;
+    }
+    assert_eq!(ask(world.turn(&json!({ "message": "x" }))).await.status, 200);
+    for (path, body) in others("x") {
+        let answer = world.send(reqwest::Method::POST, path, Some(&body)).await;
+        assert!(answer.header("ratelimit").contains("\"runs-workspace\";r="), "{path}: {answer:?}");
+    }
+    Some(())
+}
+
+async fn requests_of_a_workspace(backend: Backend) -> Option<()> {
+    let world =
+        World::start_with(backend, |config| config.limits.requests_per_second_per_workspace = 5).await?;
+    let session = world.get("/v1/session").await;
+    assert_eq!(session.body["limits"]["requests_per_second_per_workspace"], 5, "{}", session.text);
+    assert_eq!(session.body["limits"]["tokens_per_day_per_user"], Value::Null);
+    assert_eq!(session.header("ratelimit"), "", "a session is of no workspace");
+    let bob = world.member("bob").await;
+    let mut passed = 0;
+    let answer = loop {
+        let answer = if passed % 2 == 0 { &world } else { &bob }.get("/v1/agents").await;
+        assert_eq!(answer.header("ratelimit-policy"), "\"requests-workspace\";q=5;w=1");
+        match answer.status {
+            200 => passed += 1,
+            _ => break answer,
+        }
+        assert!(passed < 1000, "never refused");
+    };
+    refused(&answer, 429, "rate_limited");
+    assert!(answer.body["detail"].as_str().unwrap().contains("of this workspace"), "{}", answer.text);
+    assert_eq!((&answer.body["limit"], answer.header("retry-after")), (&json!(5), "1"));
+    assert_eq!(answer.header("ratelimit"), "\"requests-workspace\";r=0;t=1");
     Some(())
 }
 

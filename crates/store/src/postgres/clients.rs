@@ -3,10 +3,12 @@
 use async_trait::async_trait;
 use domain::message::Message;
 use domain::scope::Scope;
+use jiff::Timestamp;
+use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use super::transaction::{Query, Settings, Transaction, inside, transaction};
-use super::{PostgresStore, conversations, messages, runs};
+use super::{PostgresStore, conversations, messages, runs, search};
 use crate::error::{Result, StoreError};
 use crate::store::clients::Clients;
 use crate::turns::{Asking, parse_json};
@@ -52,6 +54,22 @@ impl Clients for PostgresStore {
         ))
     }
 
+    async fn rewrite_message(
+        &self,
+        scope: &Scope,
+        conversation: Uuid,
+        message: &Message,
+        now: Timestamp,
+    ) -> Result<()> {
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| rewrite(
+            tx,
+            scope,
+            conversation,
+            message,
+            now
+        ))
+    }
+
     async fn get_message(&self, scope: &Scope, conversation: Uuid, message: Uuid) -> Result<Message> {
         transaction!(self.database, begin_read, Settings::of(scope), |tx| get_message(
             tx,
@@ -84,4 +102,35 @@ async fn set_metadata(tx: &Transaction, scope: &Scope, id: Uuid, metadata: &str)
 async fn get_message(tx: &Transaction, scope: &Scope, conversation: Uuid, message: Uuid) -> Result<Message> {
     conversations::get(tx, scope, conversation).await?;
     messages::get(tx, scope, conversation, message).await
+}
+
+async fn rewrite(
+    tx: &Transaction,
+    scope: &Scope,
+    conversation: Uuid,
+    message: &Message,
+    now: Timestamp,
+) -> Result<()> {
+    let mut thread = conversations::get_locked(tx, scope, conversation).await?;
+    let text = format!(
+        "UPDATE messages SET text = $4, content = $5, file_attachments = $6, sources = $7, metadata = $8 \
+         WHERE {} AND conversation_id = $2 AND id = $3",
+        tx.inside("workspace_id")
+    );
+    let changed: [&(dyn ToSql + Sync); 8] = [
+        &scope.workspace,
+        &conversation,
+        &message.id,
+        &message.text,
+        &message.content,
+        &message.file_attachments,
+        &message.sources,
+        &message.metadata,
+    ];
+    if tx.execute(&text, &changed).await? == 0 {
+        return Err(StoreError::NotFound);
+    }
+    search::reindex_message(tx, scope, conversation, message).await?;
+    thread.note_rewrite(message, now);
+    conversations::save(tx, &thread).await
 }

@@ -8,8 +8,8 @@ use uuid::Uuid;
 
 use super::transaction::{Query, Settings, Transaction, inside, transaction};
 use super::turns::append;
-use super::turns::begin::too_many;
 use super::turns::idempotency::{remember, repeated};
+use super::turns::open_runs::open_runs;
 use super::{PostgresStore, files, leases, run_files, runs, usage};
 use crate::error::{Result, StoreError};
 use crate::files::{Execution, NewExecution, execution_opening, execution_turn};
@@ -52,9 +52,10 @@ async fn begin(tx: &Transaction, scope: &Scope, new: &NewExecution) -> Result<Be
     if let Some(before) = repeated(tx, scope, new.idempotency.as_ref(), new.now).await? {
         return Ok(before);
     }
-    if too_many(tx, scope, new.max_open_runs).await? {
-        return Ok(Begun::TooManyRuns);
-    }
+    let open = match open_runs(tx, scope, new.open_runs).await? {
+        Ok(open) => open.and_one(),
+        Err(full) => return Ok(Begun::TooManyRuns(full)),
+    };
     if let Some(spent) = usage::spent(tx, scope, new.tokens, new.now).await? {
         return Ok(Begun::OutOfTokens(spent));
     }
@@ -68,7 +69,7 @@ async fn begin(tx: &Transaction, scope: &Scope, new: &NewExecution) -> Result<Be
     let run = runs::by_id(tx, scope.workspace, new.run).await?;
     let (lease, opening) = (Lease { run: new.run, fence: 1 }, execution_opening(new)?);
     append::open_log(tx, &Held { workspace: scope.workspace, lease }, &opening).await?;
-    Ok(Begun::Started(run, lease, opening))
+    Ok(Begun::Started(run, lease, opening, open))
 }
 
 async fn insert_run(tx: &Transaction, scope: &Scope, new: &NewExecution) -> Result<()> {

@@ -7,7 +7,7 @@
 use std::collections::{HashMap, HashSet};
 
 use domain::conversation::{Conversation, ConversationSearch, Found, Page};
-use domain::message::NewMessage;
+use domain::message::{Message, NewMessage};
 use domain::scope::Scope;
 use domain::search::{highlight_message, highlight_title, index_tsvector};
 use jiff::Timestamp;
@@ -54,6 +54,22 @@ pub(super) async fn index_message(
     )
     .await?;
     Ok(())
+}
+
+/// The words of a message that was changed in its place.
+pub(super) async fn reindex_message(
+    tx: &Transaction,
+    scope: &Scope,
+    conversation: Uuid,
+    message: &Message,
+) -> Result<()> {
+    let text = format!(
+        "UPDATE message_search SET words = $4::text::tsvector \
+         WHERE {} AND conversation_id = $2 AND message_id = $3",
+        tx.inside("workspace_id")
+    );
+    let words = words(scope, &message.text);
+    tx.execute(&text, &[&scope.workspace, &conversation, &message.id, &words]).await.map(|_| ())
 }
 
 /// As `index_message`, for many.

@@ -3,11 +3,12 @@
 use async_trait::async_trait;
 use domain::message::Message;
 use domain::scope::Scope;
+use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 use uuid::Uuid;
 
 use super::writer::Durability;
-use super::{SqliteStore, conversations, messages, runs};
+use super::{SqliteStore, conversations, messages, runs, search};
 use crate::error::{Result, StoreError};
 use crate::store::clients::Clients;
 use crate::turns::{Asking, parse_json};
@@ -33,6 +34,18 @@ impl Clients for SqliteStore {
         let (scope, metadata) = (scope.clone(), metadata.to_owned());
         let set = move |db: &rusqlite::Connection| set_metadata(db, &scope, conversation, &metadata);
         self.writer.write(Durability::Full, set).await
+    }
+
+    async fn rewrite_message(
+        &self,
+        scope: &Scope,
+        conversation: Uuid,
+        message: &Message,
+        now: Timestamp,
+    ) -> Result<()> {
+        let (scope, message) = (scope.clone(), message.clone());
+        let rewrite = move |db: &rusqlite::Connection| rewrite(db, &scope, conversation, &message, now);
+        self.writer.write(Durability::Full, rewrite).await
     }
 
     async fn get_message(&self, scope: &Scope, conversation: Uuid, message: Uuid) -> Result<Message> {
@@ -81,4 +94,38 @@ fn set_metadata(db: &Connection, scope: &Scope, id: Uuid, metadata: &str) -> Res
 fn get_message(db: &Connection, scope: &Scope, conversation: Uuid, message: Uuid) -> Result<Message> {
     conversations::find(db, scope, conversation, false, false)?.ok_or(StoreError::NotFound)?;
     messages::get(db, scope, conversation, message)
+}
+
+fn rewrite(
+    db: &Connection,
+    scope: &Scope,
+    conversation: Uuid,
+    message: &Message,
+    now: Timestamp,
+) -> Result<()> {
+    let (mut thread, thread_pk) = conversations::get(db, scope, conversation)?;
+    let pk: Option<i64> = db
+        .prepare_cached(
+            "UPDATE messages SET text = ?4, content = ?5, file_attachments = ?6, sources = ?7, metadata = ?8 \
+             WHERE workspace_id = ?1 AND conversation_id = ?2 AND id = ?3 RETURNING pk",
+        )?
+        .query_row(
+            params![
+                scope.workspace,
+                conversation,
+                message.id,
+                message.text,
+                message.content,
+                message.file_attachments,
+                message.sources,
+                message.metadata
+            ],
+            |row| row.get(0),
+        )
+        .optional()?;
+    let pk = pk.ok_or(StoreError::NotFound)?;
+    db.execute("DELETE FROM message_search WHERE rowid = ?1", [pk])?;
+    search::index_message(pk, &message.text);
+    thread.note_rewrite(message, now);
+    conversations::save(db, thread_pk, &thread)
 }

@@ -9,8 +9,8 @@ use uuid::Uuid;
 
 use super::leases::NOW_MS;
 use super::turns::append;
-use super::turns::begin::open_runs;
 use super::turns::idempotency::{remember, repeated};
+use super::turns::open_runs::open_runs;
 use super::writer::Durability;
 use super::{SqliteStore, files, is_taken, run_files, runs, usage, workspaces};
 use crate::error::{Result, StoreError};
@@ -35,8 +35,9 @@ fn begin(db: &Connection, scope: &Scope, new: &NewExecution) -> Result<Begun> {
     if let Some(before) = repeated(db, scope, new.idempotency.as_ref(), new.now)? {
         return Ok(before);
     }
-    if open_runs(db, scope)? >= new.max_open_runs as i64 {
-        return Ok(Begun::TooManyRuns);
+    let open = open_runs(db, scope, new.open_runs)?;
+    if let Err(full) = new.open_runs.check(open) {
+        return Ok(Begun::TooManyRuns(full));
     }
     if let Some(spent) = usage::spent(db, scope, new.tokens, new.now)? {
         return Ok(Begun::OutOfTokens(spent));
@@ -48,7 +49,7 @@ fn begin(db: &Connection, scope: &Scope, new: &NewExecution) -> Result<Begun> {
     let opening = execution_opening(new)?;
     append::insert_row(db, &Held { workspace: scope.workspace, lease }, &opening)?;
     remember(db, scope, new.idempotency.as_ref(), new.run, new.now)?;
-    Ok(Begun::Started(runs::by_id(db, scope.workspace, new.run)?, lease, opening))
+    Ok(Begun::Started(runs::by_id(db, scope.workspace, new.run)?, lease, opening, open.and_one()))
 }
 
 fn insert_run(db: &Connection, scope: &Scope, new: &NewExecution) -> Result<Lease> {

@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 use domain::message::Message;
 use domain::scope::Scope;
+use jiff::Timestamp;
 use uuid::Uuid;
 
 use crate::error::Result;
@@ -19,6 +20,15 @@ pub trait Clients: Send + Sync {
     async fn list_metadata(&self, scope: &Scope, ids: &[Uuid]) -> Result<Vec<(Uuid, Option<String>)>>;
 
     async fn set_metadata(&self, scope: &Scope, conversation: Uuid, metadata: &str) -> Result<()>;
+
+    /// Puts other content into a message: text, content, attachments, sources and metadata, and its words.
+    async fn rewrite_message(
+        &self,
+        scope: &Scope,
+        conversation: Uuid,
+        message: &Message,
+        now: Timestamp,
+    ) -> Result<()>;
 
     /// One message of a conversation, on whichever branch.
     async fn get_message(&self, scope: &Scope, conversation: Uuid, message: Uuid) -> Result<Message>;

@@ -4,6 +4,7 @@
 //! write into it.
 
 use async_trait::async_trait;
+use domain::open_runs::{OpenRuns, RunLimits};
 use domain::run::{Lease, Run};
 use domain::scope::Scope;
 
@@ -16,6 +17,9 @@ pub trait Turns: Send + Sync {
     /// transaction, synced. What it refuses, it refuses before anything is written. A file attached twice stands once;
     /// a turn that is made to replace another by `rollback` does not take over its attachments.
     async fn begin_turn(&self, scope: &Scope, new: &NewTurn) -> Result<Begun>;
+
+    /// Runs that the caller and its workspace have open, as far as there are limits of them.
+    async fn get_open_runs(&self, scope: &Scope, limits: RunLimits) -> Result<OpenRuns>;
 
     /// Starts the conversation's first queued run, if none is under way.
     async fn start_queued(

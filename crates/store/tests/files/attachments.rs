@@ -115,7 +115,7 @@ async fn a_queued_turn_leaves_out_what_was_deleted(store: TestStore) {
     let bag = Bag::Conversation(id);
     let (a, b) = (store.upload(&ann, bag, "a").await, store.upload(&ann, bag, "b").await);
     let new = store.new_turn(StartTurn { on_busy: OnBusy::Enqueue, ..attaching(id, "two", &[&b, &a]) });
-    let Begun::Queued(queued) = store.begin_turn(&ann, &new).await.unwrap() else { panic!("not queued") };
+    let Begun::Queued(queued, _) = store.begin_turn(&ann, &new).await.unwrap() else { panic!("not queued") };
     assert_eq!(queued.message, Some(new.message));
     assert_eq!(tied(&store, &ann, &a).await, Some(new.message));
     assert_eq!(store.list_queue(&ann, id).await.unwrap()[0].1.attachments, Some(vec![b.id, a.id]));

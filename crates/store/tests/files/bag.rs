@@ -94,7 +94,7 @@ impl TestStore {
             idempotency: None,
             node: NODE,
             lease_seconds: LEASE,
-            max_open_runs: 1000,
+            open_runs: domain::open_runs::RunLimits { user: 1000, workspace: 0 },
             tokens: domain::tokens::TokenLimits::default(),
             max_bag_bytes: ROOMY,
             now: self.now(),
@@ -105,7 +105,7 @@ impl TestStore {
     pub async fn executed(&self, scope: &Scope, prompt: &str) -> (Uuid, Held) {
         let new = self.new_execution(prompt, Vec::new());
         match self.begin_execution(scope, &new).await.unwrap() {
-            Begun::Started(_, lease, _) => (new.id, Held { workspace: scope.workspace, lease }),
+            Begun::Started(_, lease, ..) => (new.id, Held { workspace: scope.workspace, lease }),
             other => panic!("not started: {other:?}"),
         }
     }

@@ -29,7 +29,7 @@ async fn an_execution_runs_once_outside_any_conversation(store: TestStore) {
     let a = store.reserve_files(&bob, bag, &[store.new_file("a")], ROOMY, new.now).await.unwrap().remove(0);
     assert_eq!(a.storage_key, format!("execution-bag/{}/{}/a", ann.workspace, new.id));
     new.files = vec![stored(b.id, 2), stored(a.id, 1)];
-    let Begun::Started(run, lease, _) = store.begin_execution(&bob, &new).await.unwrap() else {
+    let Begun::Started(run, lease, ..) = store.begin_execution(&bob, &new).await.unwrap() else {
         panic!("not started")
     };
     assert_eq!((run.id, run.execution, run.conversation), (new.run, Some(new.id), None));
@@ -160,7 +160,7 @@ async fn executions_count_as_open_runs(store: TestStore) {
     let (_, held) = store.executed(&ann, "two").await;
     let begin = async |limit| {
         let mut new = store.new_execution("three", Vec::new());
-        new.max_open_runs = limit;
+        new.open_runs.user = limit;
         let answer = text(&store.begin_execution(&ann, &new).await.unwrap());
         if answer != "started" {
             assert_eq!(fails(store.get_execution(&ann, new.id).await), "not found");
@@ -169,7 +169,7 @@ async fn executions_count_as_open_runs(store: TestStore) {
     };
     assert_eq!(begin(2).await, "too many");
     let mut new = store.new_turn(turn(None, "x"));
-    new.max_open_runs = 2;
+    new.open_runs.user = 2;
     assert_eq!(text(&store.begin_turn(&ann, &new).await.unwrap()), "too many");
     let settlement = Settlement { assistant: None, ..store.settlement("", events(2, 2)) };
     store.settle_turn(&held, &settlement).await.unwrap();

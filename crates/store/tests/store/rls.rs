@@ -233,7 +233,7 @@ async fn without_the_applications_filter_no_foreign_file_and_no_foreign_executio
         idempotency: None,
         node: store.new_id(),
         lease_seconds: 30,
-        max_open_runs: 10,
+        open_runs: domain::open_runs::RunLimits { user: 10, workspace: 0 },
         tokens: domain::tokens::TokenLimits::default(),
         max_bag_bytes: 100,
         now: store.now(),

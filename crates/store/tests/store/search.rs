@@ -3,7 +3,7 @@
 use domain::conversation::{
     ConversationFilter, ConversationSearch, Found, NewConversation, Page, Sort, SortKey, Source, Visibility,
 };
-use domain::message::MessageRole;
+use domain::message::{Message, MessageRole, Window};
 use domain::scope::Scope;
 use domain::search::Query;
 
@@ -16,6 +16,7 @@ on_both!(
     highlights_show_what_matched,
     searchers_find_only_what_they_may_see,
     the_index_follows_titles_and_deletes,
+    the_index_follows_what_is_taken_out_of_a_message,
     filters_sorts_and_pages_hold_in_a_search,
     hostile_queries_are_only_words,
 );
@@ -38,6 +39,35 @@ async fn found(store: &TestStore, scope: &Scope, search: &ConversationSearch) ->
 async fn titles(store: &TestStore, scope: &Scope, text: &str) -> Vec<String> {
     let page = found(store, scope, &ask(text)).await;
     page.items.into_iter().map(|hit| hit.conversation.title.unwrap_or_default()).collect()
+}
+
+async fn the_index_follows_what_is_taken_out_of_a_message(store: TestStore) {
+    let ann = store.workspace("ann").await;
+    let thread = store.create(&ann, "plans").await;
+    store.say(&ann, thread.id, MessageRole::User, "marmalade for breakfast").await;
+    store.say(&ann, thread.id, MessageRole::Assistant, "noted").await;
+    let read = async || store.get_thread(&ann, thread.id, Some(Window::All).into()).await.unwrap();
+    let before = read().await;
+    let changed = Message {
+        text: "toast".into(),
+        content: r#"[{"type":"text","text":"toast"}]"#.into(),
+        metadata: r#"{"a":1}"#.into(),
+        ..before.messages[0].clone()
+    };
+    let now = store.now();
+    store.rewrite_message(&ann, thread.id, &changed, now).await.unwrap();
+    let after = read().await;
+    assert_eq!(after.messages, [changed.clone(), before.messages[1].clone()]);
+    assert_eq!(after.conversation.preview.as_deref(), Some("toast"));
+    assert_eq!(after.conversation.message_count, 2);
+    assert!(after.conversation.version > before.conversation.version);
+    assert!(titles(&store, &ann, "marmalade").await.is_empty());
+    assert_eq!(titles(&store, &ann, "toast").await, ["plans"]);
+    // Not by others, and not what is not there.
+    let bob = member(&ann, "bob");
+    assert!(store.rewrite_message(&bob, thread.id, &changed, now).await.is_err());
+    let missing = Message { id: store.new_id(), ..changed };
+    assert!(store.rewrite_message(&ann, thread.id, &missing, now).await.is_err());
 }
 
 async fn titles_come_before_messages_and_whole_words_before_beginnings(store: TestStore) {

@@ -50,11 +50,11 @@ pub fn key(key: &str, body: u8) -> Idempotency {
 pub fn text(begun: &Begun) -> String {
     match begun {
         Begun::Started(..) => "started".into(),
-        Begun::Queued(_) => "queued".into(),
+        Begun::Queued(..) => "queued".into(),
         Begun::Busy(run) => format!("busy {run}"),
         Begun::Repeated(run) => format!("repeated {}", run.id),
         Begun::KeyReused => "key reused".into(),
-        Begun::TooManyRuns => "too many".into(),
+        Begun::TooManyRuns(_) => "too many".into(),
         Begun::OutOfTokens(spent) => format!("out of tokens {spent:?}"),
     }
 }
@@ -83,7 +83,7 @@ impl TestStore {
             idempotency: None,
             node: NODE,
             lease_seconds: LEASE,
-            max_open_runs: 1000,
+            open_runs: domain::open_runs::RunLimits { user: 1000, workspace: 0 },
             tokens: domain::tokens::TokenLimits::default(),
             now: self.now(),
         }
@@ -92,7 +92,7 @@ impl TestStore {
     /// Begins a turn that starts.
     pub async fn started(&self, scope: &Scope, turn: StartTurn) -> (Run, Held) {
         match self.begin_turn(scope, &self.new_turn(turn)).await.unwrap() {
-            Begun::Started(run, lease, _) => (run, Held { workspace: scope.workspace, lease }),
+            Begun::Started(run, lease, ..) => (run, Held { workspace: scope.workspace, lease }),
             other => panic!("not started: {other:?}"),
         }
     }
@@ -101,7 +101,7 @@ impl TestStore {
     pub async fn queued(&self, scope: &Scope, conversation: Uuid, text: &str, on_busy: OnBusy) -> Run {
         let turn = StartTurn { on_busy, ..turn(Some(conversation), text) };
         match self.begin_turn(scope, &self.new_turn(turn)).await.unwrap() {
-            Begun::Queued(run) => run,
+            Begun::Queued(run, _) => run,
             other => panic!("not queued: {other:?}"),
         }
     }

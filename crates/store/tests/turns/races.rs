@@ -3,8 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use domain::open_runs::{OpenRuns, RunLimits, TooManyRuns};
 use domain::run::{OnBusy, StartTurn};
 use domain::scope::Scope;
+use domain::tokens::Whose;
 use store::turns::{Begun, NewTurn};
 use tokio::task::JoinSet;
 
@@ -16,6 +18,7 @@ on_both!(
     one_key_sent_by_many_is_one_run,
     a_queue_filled_by_many_starts_one_after_the_other,
     many_at_once_do_not_pass_the_limit_of_open_runs,
+    members_at_once_do_not_pass_the_limit_of_their_workspace,
     begins_deletes_and_settles_never_wait_for_each_other,
 );
 
@@ -49,7 +52,7 @@ async fn one_of_many_begins_and_the_others_are_told_of_it(store: TestStore) {
         let mut told = HashMap::new();
         for begun in &begun {
             match begun {
-                Begun::Started(run, lease, _) => {
+                Begun::Started(run, lease, ..) => {
                     assert!(started.replace((run.id, *lease)).is_none(), "two started")
                 }
                 Begun::Busy(run) => *told.entry(*run).or_insert(0) += 1,
@@ -76,7 +79,7 @@ async fn one_key_sent_by_many_is_one_run(store: TestStore) {
         let mut counts: HashMap<String, usize> = HashMap::new();
         let mut run = None;
         for begun in all_at_once(&nodes, &ann, turns.collect()).await {
-            if let Begun::Started(started, _, _) = &begun {
+            if let Begun::Started(started, ..) = &begun {
                 run = Some(started.id);
             }
             *counts.entry(text(&begun)).or_default() += 1;
@@ -119,11 +122,43 @@ async fn a_queue_filled_by_many_starts_one_after_the_other(store: TestStore) {
     assert_eq!(store.texts(&ann, id, None).await.len(), 49);
 }
 
+async fn members_at_once_do_not_pass_the_limit_of_their_workspace(store: TestStore) {
+    let ann = store.workspace("ann").await;
+    let nodes = nodes(&store).await;
+    let open_runs = RunLimits { user: 1000, workspace: 10 };
+    let mut set = JoinSet::new();
+    for n in 0..50 {
+        let (node, scope) =
+            (nodes[n % nodes.len()].clone(), crate::setup::member(&ann, &format!("user {n}")));
+        let new = NewTurn { open_runs, ..store.new_turn(turn(None, "x")) };
+        set.spawn(async move { node.begin_turn(&scope, &new).await.unwrap() });
+    }
+    let begun = set.join_all().await;
+    let count = |word: &str| begun.iter().filter(|begun| text(begun) == word).count();
+    assert_eq!((count("started"), count("too many")), (10, 40));
+    let full = TooManyRuns { whose: Whose::Workspace, limit: 10 };
+    assert!(begun.contains(&Begun::TooManyRuns(full)));
+    // Nobody sees another's private run, and all are counted.
+    let bob = crate::setup::member(&ann, "bob");
+    let open = store.get_open_runs(&bob, open_runs).await.unwrap();
+    assert_eq!(open, OpenRuns { user: 0, workspace: 10 });
+    let new = NewTurn { open_runs: RunLimits { user: 1, workspace: 12 }, ..store.new_turn(turn(None, "x")) };
+    let Begun::Started(.., open) = store.begin_turn(&bob, &new).await.unwrap() else { panic!("not started") };
+    assert_eq!(open, OpenRuns { user: 1, workspace: 11 });
+    let new = NewTurn { open_runs: RunLimits { user: 9, workspace: 11 }, ..new };
+    let new = NewTurn { run: store.new_id(), conversation: store.new_id(), ..new };
+    assert_eq!(
+        store.begin_turn(&ann, &new).await.unwrap(),
+        Begun::TooManyRuns(TooManyRuns { limit: 11, ..full })
+    );
+}
+
 async fn many_at_once_do_not_pass_the_limit_of_open_runs(store: TestStore) {
     let ann = store.workspace("ann").await;
     let nodes = nodes(&store).await;
     for round in 1..=3 {
-        let turns = (0..50).map(|_| NewTurn { max_open_runs: 10 * round, ..store.new_turn(turn(None, "x")) });
+        let open_runs = RunLimits { user: 10 * round, workspace: 0 };
+        let turns = (0..50).map(|_| NewTurn { open_runs, ..store.new_turn(turn(None, "x")) });
         let begun = all_at_once(&nodes, &ann, turns.collect()).await;
         let count = |word: &str| begun.iter().filter(|begun| text(begun) == word).count();
         assert_eq!((count("started"), count("too many")), (10, 40), "round {round}");

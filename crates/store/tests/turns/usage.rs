@@ -55,7 +55,7 @@ async fn a_turn_is_refused_when_nothing_is_left_and_a_repeated_one_is_not(store:
         NewTurn { tokens: TokenLimits { user, workspace }, ..new }
     };
     let first = NewTurn { idempotency: Some(key("k", 1)), ..limited(7, 0) };
-    let Begun::Started(run, lease, _) = store.begin_turn(&ann, &first).await.unwrap() else {
+    let Begun::Started(run, lease, ..) = store.begin_turn(&ann, &first).await.unwrap() else {
         panic!("started")
     };
     let held = Held { workspace: ann.workspace, lease };

@@ -50,16 +50,14 @@ impl Turns {
         self.find_agent(&own_scope(held), named).await
     }
 
-    /// Refuses an id that no agent of the workspace has. Other texts are names that clients gave agents of their own.
+    /// Refuses what is no agent of the workspace.
     pub(crate) async fn check_agent(&self, scope: &Scope, named: Option<&str>) -> Result<(), TurnError> {
-        let Some(id) = named.and_then(|id| Uuid::try_parse(id).ok()) else { return Ok(()) };
-        match self.inner.store.find_agent(scope, id).await? {
-            Some(_) => Ok(()),
-            None => {
-                let detail = "there is no such agent in this workspace";
-                Err(StoreError::Invalid { input: "/agent", detail }.into())
-            }
-        }
+        let Some(named) = named else { return Ok(()) };
+        let refused = |detail| StoreError::Invalid { input: "/agent", detail };
+        let bad = |_| refused("agent must be the id of an agent; see GET /v1/agents");
+        let id = Uuid::try_parse(named).map_err(bad)?;
+        let found = self.inner.store.find_agent(scope, id).await?;
+        found.map(|_| ()).ok_or_else(|| refused("there is no such agent in this workspace").into())
     }
 
     async fn find_agent(&self, scope: &Scope, named: Option<&str>) -> Result<Option<Agent>, StoreError> {

@@ -164,8 +164,8 @@ impl Thread {
 
 fn unit(message: &Message, tell: &mut impl FnMut(&Message) -> Words) -> Unit {
     let said = match message.role {
-        MessageRole::User => vec![Said::User(tell(message))],
-        MessageRole::Assistant | MessageRole::System => of_message(message),
+        MessageRole::User if !message.is_removed() => vec![Said::User(tell(message))],
+        _ => of_message(message),
     };
     Unit { id: message.id, said }
 }

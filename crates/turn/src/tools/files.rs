@@ -30,8 +30,9 @@ pub struct ReadFile {
 }
 
 async fn files(store: &dyn Store, place: &Place) -> Result<Vec<File>, String> {
-    let Some(conversation) = place.conversation else { return Ok(Vec::new()) };
-    let listed = store.list_files(&place.scope(), Bag::Conversation(conversation), None, LISTED).await;
+    let bag = place.conversation.map(Bag::Conversation).or(place.execution.map(Bag::Execution));
+    let Some(bag) = bag else { return Ok(Vec::new()) };
+    let listed = store.list_files(&place.scope(), bag, None, LISTED).await;
     listed.map_err(|_| "the files cannot be read now".to_owned())
 }
 

@@ -38,8 +38,10 @@ pub trait Tool: Send + Sync {
 pub struct Place {
     pub workspace: Uuid,
     pub conversation: Option<Uuid>,
+    /// Set where there is no conversation.
+    pub execution: Option<Uuid>,
     pub run: Uuid,
-    /// Whom the run works for: the owner of the conversation.
+    /// Whom the run works for: the owner of the conversation, or who asked for the execution.
     pub user: String,
 }
 

@@ -25,6 +25,8 @@ pub const VERSION: &str = "2023-06-01";
 const STRICT_SINCE: &str = "2026-10-21";
 /// A request must name a limit; this is ours where nobody gave one.
 const MAX_TOKENS: u64 = 8192;
+/// The fewest tokens that may be given for thinking.
+const MIN_BUDGET: u64 = 1024;
 
 #[derive(Debug, Clone)]
 pub struct Anthropic {
@@ -92,8 +94,9 @@ pub fn request(ask: &Ask, version: &str) -> Value {
         "messages": messages(&ask.prompt),
         "stream": true,
     });
-    if !ask.prompt.system.is_empty() {
-        body["system"] = json!(ask.prompt.system);
+    let system = system(ask);
+    if !system.is_empty() {
+        body["system"] = json!(system);
     }
     if !ask.tools.is_empty() {
         body["tools"] = ask.tools.iter().map(tool).collect();
@@ -102,12 +105,68 @@ pub fn request(ask: &Ask, version: &str) -> Value {
         body["tools"] = called;
         body["tool_choice"] = json!({ "type": "none" });
     }
+    put_thinking(ask, &mut body);
     put_manner(&ask.manner, !ask.tools.is_empty(), version, &mut body);
     body
 }
 
+/// There is no word for an answer that is any JSON object.
+fn system(ask: &Ask) -> String {
+    match ask.manner.format.as_ref().map(|format| &format["type"]) {
+        Some(kind) if kind == "json_object" => {
+            format!("{}\n\nAnswer with one JSON object and nothing else.", ask.prompt.system)
+                .trim()
+                .to_owned()
+        }
+        _ => ask.prompt.system.clone(),
+    }
+}
+
+/// How much it is to think, and the shape of what it says then.
+fn put_thinking(ask: &Ask, body: &mut Value) {
+    if let Some(schema) = ask.manner.format.as_ref().and_then(|format| format.pointer("/json_schema/schema"))
+    {
+        body["output_config"]["format"] = json!({ "type": "json_schema", "schema": schema });
+    }
+    let (effort, budget) = match ask.manner.effort.as_deref() {
+        Some("minimal" | "low") => ("low", 1024),
+        Some("medium") => ("medium", 4096),
+        Some("high") => ("high", 16_384),
+        Some("xhigh" | "max") => ("max", 32_768),
+        _ => return,
+    };
+    // A call that it must make leaves no room for thoughts.
+    let forced = !ask.tools.is_empty() && matches!(ask.manner.choice, Some(Choice::Any | Choice::Tool(_)));
+    if !takes_budget(&ask.model) {
+        body["output_config"]["effort"] = json!(effort);
+        if !forced {
+            body["thinking"] = json!({ "type": "adaptive" });
+        }
+        return;
+    }
+    // Between a call and its answer it would want its thoughts back, which are not kept.
+    let between = matches!(ask.prompt.messages.last(), Some(Said::Answers(_)));
+    let budget = ask.max_tokens.map_or(budget, |most| budget.min(most / 2));
+    if forced || between || budget < MIN_BUDGET {
+        return;
+    }
+    body["thinking"] = json!({ "type": "enabled", "budget_tokens": budget });
+    if ask.max_tokens.is_none() {
+        body["max_tokens"] = json!(MAX_TOKENS + budget);
+    }
+}
+
+/// Models from before thinking adapted itself: they are given tokens for it, and know no word for the effort.
+fn takes_budget(model: &str) -> bool {
+    let Some(name) = model.strip_prefix("claude-") else { return false };
+    let minor = name.split_once("-4").map(|(_, rest)| rest.trim_start_matches('-').split('-').next());
+    name.starts_with('3')
+        || minor.flatten().is_some_and(|minor| matches!(minor, "" | "0" | "1" | "5") || minor.len() == 8)
+}
+
 fn put_manner(manner: &Manner, tools: bool, version: &str, body: &mut Value) {
-    if version < STRICT_SINCE {
+    // Who thinks samples as it likes.
+    if version < STRICT_SINCE && body["thinking"].is_null() {
         // What others call hot is out of bounds here.
         if let Some(temperature) = manner.temperature.as_ref().and_then(Number::as_f64) {
             body["temperature"] = json!(temperature.min(1.0));

@@ -128,8 +128,52 @@ fn requests_are_as_they_were() {
     held("verbatim.anthropic.json", &anthropic::request(&verbatim(Dialect::Anthropic), "2026-10-21"));
     let sampling = anthropic::request(&verbatim(Dialect::Anthropic), anthropic::VERSION);
     assert_eq!(sampling["temperature"], 0.5);
+    thinks_as_asked();
     let strict = anthropic::request(&mannered(), "2026-10-21");
     assert!(strict.get("temperature").is_none() && strict.get("top_p").is_none(), "{strict}");
+}
+
+/// Effort in the words of each generation of models, where they take it.
+fn thinks_as_asked() {
+    let said = |model: &str, effort: &str, ask: Ask| {
+        let manner = Manner { effort: Some(effort.into()), ..ask.manner.clone() };
+        let request = anthropic::request(&Ask { model: model.into(), manner, ..ask }, anthropic::VERSION);
+        (
+            request["thinking"].clone(),
+            request["output_config"]["effort"].clone(),
+            request["max_tokens"].clone(),
+        )
+    };
+    let bare = || Ask { max_tokens: None, ..plain() };
+    let budget = |tokens: u64| json!({ "type": "enabled", "budget_tokens": tokens });
+    let adaptive = json!({ "type": "adaptive" });
+    for (model, effort, ask, expected) in [
+        ("claude-opus-4-6", "minimal", bare(), (adaptive.clone(), json!("low"), json!(8192))),
+        ("claude-x", "xhigh", bare(), (adaptive, json!("max"), json!(8192))),
+        ("claude-x", "none", bare(), (json!(null), json!(null), json!(8192))),
+        ("claude-3-7-sonnet-20250219", "low", bare(), (budget(1024), json!(null), json!(9216))),
+        ("claude-sonnet-4-20250514", "high", bare(), (budget(16_384), json!(null), json!(24_576))),
+        (
+            "claude-haiku-4-5",
+            "high",
+            Ask { max_tokens: Some(4000), ..bare() },
+            (budget(2000), json!(null), json!(4000)),
+        ),
+        // No room for it, and in the middle of calls whose thoughts are not kept.
+        (
+            "claude-haiku-4-5",
+            "high",
+            Ask { max_tokens: Some(1000), ..bare() },
+            (json!(null), json!(null), json!(1000)),
+        ),
+    ] {
+        assert_eq!(said(model, effort, ask), expected, "{model} {effort}");
+    }
+    let mut between = everything();
+    between.prompt.messages.truncate(
+        between.prompt.messages.iter().rposition(|said| matches!(said, Said::Answers(_))).unwrap() + 1,
+    );
+    assert_eq!(said("claude-3-opus", "high", between).0, Value::Null);
 }
 
 #[test]

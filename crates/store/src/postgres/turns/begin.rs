@@ -7,7 +7,8 @@ use futures_util::future::{join, join3};
 use uuid::Uuid;
 
 use super::idempotency::{remember, repeated};
-use super::start::{all_of, attached, branch_for, open, place_message};
+use super::open_runs::open_runs;
+use super::start::{all_of, attached, branch_for, open_log, place_message};
 use crate::error::{Result, StoreError};
 use crate::postgres::branches::{self, Head, Spot};
 use crate::postgres::transaction::Transaction;
@@ -18,9 +19,10 @@ pub(super) async fn begin(tx: &Transaction, scope: &Scope, new: &NewTurn) -> Res
     if let Some(before) = repeated(tx, scope, new.idempotency.as_ref(), new.now).await? {
         return Ok(before);
     }
-    if too_many(tx, scope, new.max_open_runs).await? {
-        return Ok(Begun::TooManyRuns);
-    }
+    let open = match open_runs(tx, scope, new.open_runs).await? {
+        Ok(open) => open.and_one(),
+        Err(full) => return Ok(Begun::TooManyRuns(full)),
+    };
     if let Some(spent) = usage::spent(tx, scope, new.tokens, new.now).await? {
         return Ok(Begun::OutOfTokens(spent));
     }
@@ -63,14 +65,14 @@ pub(super) async fn begin(tx: &Transaction, scope: &Scope, new: &NewTurn) -> Res
             let (placed, run) = join(placed, run).await;
             placed?;
             let lease = Lease { run: new.run, fence: 1 };
-            let opening = open(tx, &thread, lease, message, start.now).await?;
-            Begun::Started(run?, lease, opening)
+            let opening = open_log(tx, &thread, lease, message, start.now).await?;
+            Begun::Started(run?, lease, opening, open)
         }
         (Some((run, _)), OnBusy::Reject) => return Ok(Begun::Busy(run)),
         (Some(busy), policy) => {
             // Tied to its message already, which is to come.
             run_files::attach(tx, scope, &files, new.message).await?;
-            Begun::Queued(enqueue(tx, scope, new, policy, busy).await?)
+            Begun::Queued(enqueue(tx, scope, new, policy, busy).await?, open)
         }
     };
     remember(tx, scope, new.idempotency.as_ref(), new.run, new.now).await?;
@@ -83,34 +85,6 @@ fn thread_id(new: &NewTurn) -> Uuid {
 
 fn message_of(new: &NewTurn, turn: &StartTurn) -> Option<Uuid> {
     if turn.message.is_some() { Some(new.message) } else { turn.replace }
-}
-
-/// So many begins of one user may be between their count and their commit at once: as many as there are connections
-/// to work on, on a few nodes.
-const AT_ONCE: u64 = 64;
-
-/// Whether the user has that many runs open. Far from the limit begins go on side by side; near it, one after the
-/// other, so that none passes it.
-pub(in crate::postgres) async fn too_many(
-    tx: &Transaction,
-    scope: &Scope,
-    max_open_runs: u64,
-) -> Result<bool> {
-    let open = open_runs(tx, scope).await?;
-    if open >= max_open_runs || open + AT_ONCE < max_open_runs {
-        return Ok(open >= max_open_runs);
-    }
-    tx.wait_in_line(&format!("open runs {} {}", scope.workspace, scope.user)).await?;
-    Ok(open_runs(tx, scope).await? >= max_open_runs)
-}
-
-async fn open_runs(tx: &Transaction, scope: &Scope) -> Result<u64> {
-    let text = format!(
-        "SELECT count(*) FROM runs WHERE {} AND user_id = $2 AND status IN ('queued', 'running')",
-        tx.inside("workspace_id")
-    );
-    let row = tx.row(&text, &[&scope.workspace, &scope.user]).await?;
-    row.map_or(Ok(0), |row| Ok(row.try_get::<_, i64>(0)?.unsigned_abs()))
 }
 
 async fn first_conversation(tx: &Transaction, scope: &Scope, new: &NewTurn) -> Result<Conversation> {

@@ -3,13 +3,15 @@
 //! Whoever needs both locks a conversation before its runs, so that no two transactions wait for each other.
 
 pub(super) mod append;
-pub(super) mod begin;
+mod begin;
 mod dispatch;
 pub(super) mod idempotency;
+pub(super) mod open_runs;
 mod settle;
 mod start;
 
 use async_trait::async_trait;
+use domain::open_runs::{OpenRuns, RunLimits};
 use domain::run::{Lease, Run};
 use domain::scope::Scope;
 
@@ -23,6 +25,10 @@ use crate::turns::{Batch, Begun, Dispatch, Held, NewTurn, QueueStart, Settled, S
 impl Turns for PostgresStore {
     async fn begin_turn(&self, scope: &Scope, new: &NewTurn) -> Result<Begun> {
         transaction!(self.database, begin_write, Settings::of(scope), |tx| begin::begin(tx, scope, new))
+    }
+
+    async fn get_open_runs(&self, scope: &Scope, limits: RunLimits) -> Result<OpenRuns> {
+        open_runs::get_open(&self.database, scope, limits).await
     }
 
     async fn start_queued(

@@ -71,12 +71,12 @@ pub(super) async fn start_queued(
     let row = tx.row(&text, &[&waiting.workspace, &run, &node, &seconds, &start.now, &head.branch]).await?;
     let row = row.ok_or(StoreError::NotFound)?;
     let lease = Lease { run, fence: row.try_get(runs::MORE)? };
-    let opening = open(tx, &thread, lease, message, start.now).await?;
+    let opening = open_log(tx, &thread, lease, message, start.now).await?;
     Ok(Some((runs::read(&row)?, lease, opening)))
 }
 
 /// Begins the log of a run that was started just now, its message placed.
-pub(super) async fn open(
+pub(super) async fn open_log(
     tx: &Transaction,
     thread: &Conversation,
     lease: Lease,

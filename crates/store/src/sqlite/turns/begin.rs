@@ -7,6 +7,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use uuid::Uuid;
 
 use super::idempotency::{remember, repeated};
+use super::open_runs::open_runs;
 use super::start::start_run;
 use crate::error::{Result, StoreError};
 use crate::sqlite::{branches, conversations, run_files, runs, usage};
@@ -16,8 +17,9 @@ pub(super) fn begin(db: &Connection, scope: &Scope, new: &NewTurn) -> Result<Beg
     if let Some(before) = repeated(db, scope, new.idempotency.as_ref(), new.now)? {
         return Ok(before);
     }
-    if open_runs(db, scope)? >= new.max_open_runs as i64 {
-        return Ok(Begun::TooManyRuns);
+    let open = open_runs(db, scope, new.open_runs)?;
+    if let Err(full) = new.open_runs.check(open) {
+        return Ok(Begun::TooManyRuns(full));
     }
     if let Some(spent) = usage::spent(db, scope, new.tokens, new.now)? {
         return Ok(Begun::OutOfTokens(spent));
@@ -40,7 +42,7 @@ pub(super) fn begin(db: &Connection, scope: &Scope, new: &NewTurn) -> Result<Beg
                 now: new.now,
             };
             let (run, lease, opening) = start_run(db, scope.workspace, conversation, new.run, &start)?;
-            Begun::Started(run, lease, opening)
+            Begun::Started(run, lease, opening, open.and_one())
         }
         (Some((run, _)), OnBusy::Reject) => return Ok(Begun::Busy(run)),
         (Some((run, message)), policy) => {
@@ -63,20 +65,11 @@ pub(super) fn begin(db: &Connection, scope: &Scope, new: &NewTurn) -> Result<Beg
             if let (Some(_), Some(attachments)) = (&turn.message, &turn.attachments) {
                 run_files::attach(db, scope.workspace, conversation, new.message, attachments)?;
             }
-            Begun::Queued(runs::by_id(db, scope.workspace, new.run)?)
+            Begun::Queued(runs::by_id(db, scope.workspace, new.run)?, open.and_one())
         }
     };
     remember(db, scope, new.idempotency.as_ref(), new.run, new.now)?;
     Ok(begun)
-}
-
-pub(in crate::sqlite) fn open_runs(db: &Connection, scope: &Scope) -> Result<i64> {
-    Ok(db
-        .prepare_cached(
-            "SELECT count(*) FROM runs INDEXED BY idx_runs_open \
-             WHERE workspace_id = ?1 AND user_id = ?2 AND status IN ('queued', 'running')",
-        )?
-        .query_row(params![scope.workspace, scope.user], |row| row.get(0))?)
 }
 
 fn first_conversation(db: &Connection, scope: &Scope, new: &NewTurn) -> Result<Uuid> {

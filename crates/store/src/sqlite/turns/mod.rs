@@ -4,13 +4,15 @@
 //! with the same workspace, and would walk over all of the workspace's rows.
 
 pub(super) mod append;
-pub(super) mod begin;
+mod begin;
 mod dispatch;
 pub(super) mod idempotency;
+pub(super) mod open_runs;
 mod settle;
 mod start;
 
 use async_trait::async_trait;
+use domain::open_runs::{OpenRuns, RunLimits};
 use domain::run::{Lease, Run};
 use domain::scope::Scope;
 
@@ -25,6 +27,11 @@ impl Turns for SqliteStore {
     async fn begin_turn(&self, scope: &Scope, new: &NewTurn) -> Result<Begun> {
         let (scope, new) = (scope.clone(), new.clone());
         self.writer.write(Durability::Full, move |db| begin::begin(db, &scope, &new)).await
+    }
+
+    async fn get_open_runs(&self, scope: &Scope, limits: RunLimits) -> Result<OpenRuns> {
+        let scope = scope.clone();
+        self.readers.read(move |db| open_runs::open_runs(db, &scope, limits)).await
     }
 
     async fn start_queued(
