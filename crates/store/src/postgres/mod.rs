@@ -13,6 +13,7 @@ mod error;
 mod executions;
 mod files;
 mod fork_files;
+mod imports;
 mod keys;
 mod leases;
 mod log;
@@ -60,8 +61,9 @@ use jiff::Timestamp;
 use uuid::Uuid;
 
 use self::appends::Appends;
+use self::imports::Imports;
 use self::transaction::{Database, Settings};
-use crate::error::{Result, StoreError};
+use crate::error::Result;
 use crate::files::{Doomed, Execution, Fork, NewExecution, NewFile, Purgeable, Reserved, Stored};
 use crate::knowledge::{FoundRow, Listed, TextSearch, written};
 use crate::list::Dialect;
@@ -93,6 +95,7 @@ impl Default for PostgresOptions {
 pub struct PostgresStore {
     database: Database,
     appends: Appends,
+    imports: Imports,
     /// How a connection beside the pool is made.
     config: tokio_postgres::Config,
 }
@@ -103,7 +106,12 @@ impl PostgresStore {
         let dialect =
             if options.application_filter { Dialect::Postgres } else { Dialect::PostgresUnfiltered };
         let (pool, config) = open::open(url, options.connections).await?;
-        Ok(Self { database: Database { pool, dialect }, appends: Appends::default(), config })
+        Ok(Self {
+            database: Database { pool, dialect },
+            appends: Appends::default(),
+            imports: Imports::default(),
+            config,
+        })
     }
 
     /// The schema version of the database, without changing it; `None` for one without a schema.
@@ -903,14 +911,7 @@ impl Store for PostgresStore {
         archive: Arc<Archive>,
         traces: Arc<dyn Pieces<Trace>>,
     ) -> Result<bool> {
-        let imported = transaction!(self.database, begin_write, Settings::of(scope), |tx| archive::import(
-            tx, scope, &archive, &*traces
-        ));
-        match imported {
-            // Another import was faster.
-            Err(StoreError::Taken("id")) => Ok(false),
-            done => done,
-        }
+        self.imports.import(&self.database, scope, archive, traces).await
     }
 
     async fn list_message_ids(&self, scope: &Scope, conversation: Uuid) -> Result<Vec<Uuid>> {
