@@ -19,6 +19,8 @@ const MESSAGES: u128 = 20;
 /// The large file: its size, and how much memory its import may take.
 const LARGE: u64 = 1024 * 1024 * 1024;
 const LARGE_PEAK_MIB: u64 = 200;
+/// The file of many: threads of one message each.
+const MANY: u128 = 1_000_000;
 const TEXT: &str =
     "The quick brown fox jumps over the lazy dog, and comes back to tell of it in the evening. ";
 
@@ -50,7 +52,8 @@ pub async fn run(server: &Path) -> anyhow::Result<()> {
         row(&mut out, "PostgreSQL: `threadkeep import`", import, size)?;
         row(&mut out, "PostgreSQL: `threadkeep export`", export, size)?;
     }
-    large(server, folder.path(), &mut out).await
+    large(server, folder.path(), &mut out).await?;
+    many(server, folder.path(), &mut out).await
 }
 
 /// A file that does not fit into the memory which its import may take.
@@ -63,10 +66,37 @@ async fn large(server: &Path, folder: &Path, out: &mut impl std::io::Write) -> a
     let size = std::fs::metadata(&source)?.len();
     ensure!(size >= LARGE, "only {size} bytes");
     note("transfer: 1 GiB");
-    let data = folder.join("large");
-    std::fs::create_dir_all(&data)?;
+    let (took, peak) = measured(server, &folder.join("large"), &source).await?;
+    let met = if peak < LARGE_PEAK_MIB { "met" } else { "MISSED" };
+    writeln!(
+        out,
+        "\nA file of {} MiB is imported in {took:.0} s with at most {peak} MiB resident; goal under {LARGE_PEAK_MIB}: {met}.",
+        size / 1024 / 1024
+    )?;
+    Ok(())
+}
+
+/// As many threads as nobody has: what each costs must not grow with them, and memory neither.
+async fn many(server: &Path, folder: &Path, out: &mut impl std::io::Write) -> anyhow::Result<()> {
+    let source = folder.join("many.jsonl");
+    write_threads(&source, MANY)?;
+    note("transfer: a million threads");
+    let (took, peak) = measured(server, &folder.join("many"), &source).await?;
+    let met = if peak < LARGE_PEAK_MIB { "met" } else { "MISSED" };
+    writeln!(
+        out,
+        "\nA file of {MANY} threads is imported in {took:.0} s ({:.0} a second) with at most {peak} MiB resident; goal \
+         under {LARGE_PEAK_MIB}: {met}.",
+        MANY as f64 / took
+    )?;
+    Ok(())
+}
+
+/// Imports into a store of its own: how many seconds it took, and how many MiB were resident at most.
+async fn measured(server: &Path, data: &Path, source: &Path) -> anyhow::Result<(f64, u64)> {
+    std::fs::create_dir_all(data)?;
     let began = Instant::now();
-    let mut child = command(server, &[], &data).arg("import").arg(&source).spawn()?;
+    let mut child = command(server, &[], data).arg("import").arg(source).spawn()?;
     let status = format!("/proc/{}/status", child.id().context("a process")?);
     let mut peak = 0;
     let ended = loop {
@@ -79,15 +109,8 @@ async fn large(server: &Path, folder: &Path, out: &mut impl std::io::Write) -> a
             }
         }
     };
-    ensure!(ended.success(), "the import of 1 GiB failed");
-    let (took, peak) = (began.elapsed().as_secs_f64(), peak / 1024);
-    let met = if peak < LARGE_PEAK_MIB { "met" } else { "MISSED" };
-    writeln!(
-        out,
-        "\nA file of {} MiB is imported in {took:.0} s with at most {peak} MiB resident; goal under {LARGE_PEAK_MIB}: {met}.",
-        size / 1024 / 1024
-    )?;
-    Ok(())
+    ensure!(ended.success(), "the import of {} failed", source.display());
+    Ok((began.elapsed().as_secs_f64(), peak / 1024))
 }
 
 fn row(out: &mut impl std::io::Write, what: &str, took: Duration, size: u64) -> anyhow::Result<()> {
@@ -124,6 +147,20 @@ fn write_source(path: &Path, conversations: u128, repeats: usize) -> anyhow::Res
             out,
             r#"{{"type":"conversation","id":"{own}","user_id":"local","title":"Thread {conversation}","kind":"model_chat","mode":"ask","source":null,"page_path":null,"visibility":"private","workflow_id":null,"agent_id":null,"model":null,"preview":null,"conversation_id":null,"total_tokens":0,"created_at":"{at}","updated_at":"{at}","context":null,"tabs":[],"active_tab_key":null,"current_branch":"{own}","branches":[{{"id":"{own}","parent":null,"from_message":null,"created_at":"{at}","messages":[{}]}}],"runs":[],"files":[]}}"#,
             messages.join(",")
+        )?;
+    }
+    Ok(out.flush()?)
+}
+
+/// Somebody else's export, of threads with one message each.
+fn write_threads(path: &Path, threads: u128) -> anyhow::Result<()> {
+    let mut out = BufWriter::new(std::fs::File::create(path)?);
+    for thread in 0..threads {
+        let message = r#"{"uuid":"m","sender":"human","text":"hi"}"#;
+        writeln!(
+            out,
+            r#"{{"uuid":"{}","name":"Thread {thread}","created_at":"2026-01-01T00:00:00Z","chat_messages":[{message}]}}"#,
+            id(thread << 16)
         )?;
     }
     Ok(out.flush()?)

@@ -29,6 +29,7 @@ mod row;
 pub mod rows;
 mod run_line;
 pub mod thread;
+mod times;
 mod tree;
 
 /// Why something is not taken in. The text says what was wrong with which part of the input.

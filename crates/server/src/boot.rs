@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use domain::conversation::Visibility;
 use domain::grant::{Grant, GrantKind};
 use domain::media::Family;
@@ -48,6 +48,9 @@ const LOCAL_ORG: &str = "local";
 
 /// Opens the configured database and brings its schema up to date.
 pub async fn open_store(config: &Config, usage: Use) -> Result<Arc<dyn Store>> {
+    if config.data.exists() && !config.data.is_dir() {
+        bail!("THREADKEEP_DATA: {} is not a folder", config.data.display());
+    }
     match &config.database {
         Database::Sqlite(path) => {
             let path = path.clone();

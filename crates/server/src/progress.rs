@@ -52,6 +52,11 @@ impl Progress {
     }
 }
 
+/// So many of something, as people say it.
+pub fn counted(count: u64, one: &str) -> String {
+    format!("{count} {one}{}", if count == 1 { "" } else { "s" })
+}
+
 /// How long it will still take, at the pace so far.
 fn left(spent: Duration, read: u64, total: u64) -> String {
     if read == 0 || spent < Duration::from_secs(1) {

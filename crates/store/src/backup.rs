@@ -147,6 +147,13 @@ struct Partial {
     _lock: fs::File,
 }
 
+impl Drop for Partial {
+    /// What did not become a backup leaves nothing; one that did has another name by now.
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
 impl Partial {
     fn begin(to: &Path) -> Result<Self> {
         if to.symlink_metadata().is_ok() {

@@ -157,6 +157,9 @@ impl App {
     fn item(&mut self, item: Option<Result<crate::follow::Item, Failure>>) {
         match item {
             Some(Ok(item)) => {
+                if let (crate::follow::Item::Run(run), Turn::Recalled) = (&item, &self.screen.turn) {
+                    self.perform(Effect::Cancel(*run));
+                }
                 if let crate::follow::Item::Event(seen) = &item
                     && let domain::event::RunEvent::Turn(turn) = &seen.event
                 {

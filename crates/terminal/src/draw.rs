@@ -96,7 +96,7 @@ fn status(screen: &Screen) -> Line<'static> {
         (_, Some(_)) => Line::styled("Type to search · Enter opens · Esc goes back", dim()),
         (Turn::Sent, _) => Line::styled("Sending…", busy),
         (Turn::Running(_), _) => Line::styled("Working… Ctrl-C stops", busy),
-        (Turn::Stopping(_), _) => Line::styled("Stopping…", busy),
+        (Turn::Recalled | Turn::Stopping(_), _) => Line::styled("Stopping…", busy),
         (Turn::Idle, _) if screen.editing.is_some() => {
             Line::styled("Editing your last message · Enter sends · Esc leaves it", busy)
         }

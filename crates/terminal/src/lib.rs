@@ -56,6 +56,8 @@ pub struct Options {
     pub agent: Option<String>,
     pub attach: Vec<PathBuf>,
     pub json: bool,
+    /// The terminal can only be written to, line after line.
+    pub dumb: bool,
 }
 
 /// The whole chat. The exit code says whether the last turn succeeded.
@@ -63,7 +65,8 @@ pub async fn run(options: Options) -> Result<ExitCode, Failure> {
     let attach = options.attach.iter().map(|path| files::choose(path)).collect::<Result<Vec<_>, _>>()?;
     let session = Session::open(&options).await?;
     // Both ends are a person's: the chat may take the whole screen.
-    if std::io::stdin().is_terminal() && std::io::stdout().is_terminal() && !options.json {
+    let person = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+    if person && !options.json && !options.dumb {
         return app::run(session, attach, &options).await;
     }
     plain::run(session, attach, &options).await

@@ -122,7 +122,12 @@ impl Turns {
             };
             match item.transpose()? {
                 None => return Ok(status == Some(RunStatus::Succeeded)),
-                Some(Item::Run(id)) => run = Some(id),
+                Some(Item::Run(id)) => {
+                    run = Some(id);
+                    if stopping {
+                        session.server.cancel(id).await?;
+                    }
+                }
                 Some(Item::Away(why)) => aside(&format!("… {} Trying again.", sentence(&why)), true),
                 Some(Item::Back) => {}
                 // Nothing of it is printed twice: only the end is still of interest.
@@ -144,10 +149,11 @@ impl Turns {
         }
     }
 
-    /// The first time the run is asked to end, which its events tell; the second time we end.
+    /// The first time the run is asked to end, as soon as it is known, which its events tell; the second time we end.
     async fn stop(&self, session: &Session, run: Option<Uuid>, again: bool) -> Result<bool, Failure> {
         match run {
             Some(run) if !again => session.server.cancel(run).await.map(|()| true),
+            None if !again => Ok(true),
             _ => Err(Failure::Here("interrupted".to_owned())),
         }
     }

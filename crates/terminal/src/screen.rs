@@ -35,6 +35,8 @@ pub enum Turn {
     Idle,
     /// Sent, not heard of yet.
     Sent,
+    /// The same, and to be stopped as soon as it is heard of.
+    Recalled,
     Running(Uuid),
     Stopping(Uuid),
 }
@@ -144,6 +146,10 @@ impl Screen {
                 let run = *run;
                 self.turn = Turn::Stopping(run);
                 Some(Effect::Cancel(run))
+            }
+            (Turn::Sent, _) => {
+                self.turn = Turn::Recalled;
+                None
             }
             (Turn::Idle, _) if !self.editor.is_empty() => {
                 self.editor.clear();
@@ -271,7 +277,8 @@ impl Screen {
     pub fn item(&mut self, item: Item) -> bool {
         match item {
             Item::Run(run) => {
-                self.turn = Turn::Running(run);
+                let recalled = self.turn == Turn::Recalled;
+                self.turn = if recalled { Turn::Stopping(run) } else { Turn::Running(run) };
                 self.attached.clear();
             }
             Item::Away(_) => self.away = true,
@@ -305,7 +312,7 @@ impl Screen {
     /// The run's events are over, by its end or by a failure.
     pub fn run_over(&mut self, failure: Option<&Failure>) {
         if let Some(failure) = failure {
-            if self.turn == Turn::Sent {
+            if matches!(self.turn, Turn::Sent | Turn::Recalled) {
                 // It was not taken: what was typed is given back.
                 self.thread.take_back();
                 self.editor.older();

@@ -114,6 +114,21 @@ fn an_interrupt_stops_the_turn_and_at_the_prompt_leaves() {
 }
 
 #[test]
+fn an_interrupt_before_the_turn_is_heard_of_stops_it_when_it_is() {
+    let mut screen = Screen::new(Vec::new());
+    press(&mut screen, "Hi\n");
+    assert_eq!(ctrl(&mut screen, 'c'), None, "it does not leave");
+    assert_eq!(screen.turn, Turn::Recalled);
+    assert!(shown(&mut screen, 40, 8).contains("Stopping…"));
+    let run = begin(&mut screen, 1);
+    assert_eq!(screen.turn, Turn::Stopping(run));
+    let mut screen = Screen::new(Vec::new());
+    press(&mut screen, "Hi\n");
+    ctrl(&mut screen, 'c');
+    assert_eq!(ctrl(&mut screen, 'c'), Some(Effect::Quit), "the second one leaves");
+}
+
+#[test]
 fn a_turn_that_was_not_taken_gives_its_text_back() {
     let mut screen = Screen::new(Vec::new());
     press(&mut screen, "Hi there\n");

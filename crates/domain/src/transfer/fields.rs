@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::thread::read_time;
+use super::times::read_time;
 use super::{Refusal, derived_id};
 use crate::message::Raw;
 

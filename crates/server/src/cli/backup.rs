@@ -13,13 +13,13 @@ use tokio_util::task::TaskTracker;
 use super::bar::Bar;
 use super::say;
 use crate::boot::open_blobs;
-use crate::config::{Config, Database, flags};
+use crate::config::{Config, Database, store_flags};
 
 fn arguments(command: Command, help: &'static str) -> Command {
     let path =
         Arg::new("path").value_name("PATH").required(true).value_parser(value_parser!(PathBuf)).help(help);
     let json = Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print JSON");
-    flags(command.args([path, json]))
+    store_flags(command.args([path, json]))
 }
 
 pub(super) fn command() -> Command {

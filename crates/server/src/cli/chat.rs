@@ -31,12 +31,12 @@ pub(super) fn command() -> Command {
             Arg::new("workspace")
                 .long("workspace")
                 .value_name("ID")
-                .value_parser(value_parser!(Uuid))
+                .value_parser(super::uuid)
                 .help("The workspace, for a user token that is in several"),
             Arg::new("conversation")
                 .long("conversation")
                 .value_name("ID")
-                .value_parser(value_parser!(Uuid))
+                .value_parser(super::uuid)
                 .conflicts_with_all(["continue", "pick"])
                 .help("Go on in this conversation [default: a new one]"),
             Arg::new("continue")
@@ -91,6 +91,7 @@ pub(super) async fn run(config: Config, matches: ArgMatches, env: super::Env) ->
         agent: text("chat_agent"),
         attach: matches.get_many::<PathBuf>("attach").into_iter().flatten().cloned().collect(),
         json: matches.get_flag("json"),
+        dumb: variable("TERM").as_deref() == Some("dumb"),
     };
     Ok(terminal::run(options).await?)
 }

@@ -9,7 +9,17 @@ use clap_complete::{Shell, generate};
 pub(super) fn command() -> Command {
     Command::new("completions")
         .about("Print a completion script")
-        .arg(Arg::new("shell").required(true).value_parser(value_parser!(Shell)))
+        .long_about(
+            "Print a completion script. For bash: source <(threadkeep completions bash), in ~/.bashrc. For zsh: \
+             threadkeep completions zsh > _threadkeep, in a folder of $fpath. For fish: threadkeep completions fish > \
+             ~/.config/fish/completions/threadkeep.fish.",
+        )
+        .arg(Arg::new("shell")
+                .value_name("SHELL")
+                .required(true)
+                .value_parser(value_parser!(Shell))
+                .help("The shell that is to read it"),
+        )
 }
 
 pub(super) fn run(matches: &ArgMatches) -> Result<ExitCode> {

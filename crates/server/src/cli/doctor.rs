@@ -137,9 +137,19 @@ async fn database(config: &Config) -> Finding {
             }
             Err(error) => Err(format!("{kind}: {error:#}")),
         },
-        Err(error) => Err(format!("{kind}: {error:#}; check DATABASE_URL and that the database runs")),
+        Err(error) => Err(format!("{kind}: {error:#}; {}", advice(config))),
     };
     Finding { check: "database".into(), result }
+}
+
+fn advice(config: &Config) -> &'static str {
+    match config.database {
+        Database::Sqlite(_) => {
+            "check DATABASE_URL, the file's owner and mode, and that it is Threadkeep's; if it is damaged, move it away and bring \
+             back a backup with `threadkeep restore`"
+        }
+        Database::Postgres(_) => "check DATABASE_URL and that the database runs",
+    }
 }
 
 /// Follows the hash chain of the local workspace's audit log.

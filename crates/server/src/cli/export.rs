@@ -1,19 +1,21 @@
 //! `threadkeep export`: a workspace, or one conversation, into a file, a folder or a zip.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use serde_json::json;
+use store::StoreError;
 use tokio::sync::mpsc;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use super::{admin_scope, open_beside, say};
 use crate::boot::open_blobs;
-use crate::config::{Config, flags};
-use crate::progress::Progress;
+use crate::config::{Config, store_flags};
+use crate::progress::{Progress, counted};
 use crate::transfer::export::{Export, ExportError, Exported, Format, Origin, Part};
 use crate::transfer::output::{write_file, write_folder, write_text, write_zip_file};
 
@@ -21,7 +23,7 @@ pub(super) fn command() -> Command {
     let conversation = Arg::new("conversation")
         .long("conversation")
         .value_name("ID")
-        .value_parser(value_parser!(Uuid))
+        .value_parser(super::uuid)
         .help("This conversation alone, and its files");
     let format = Arg::new("format")
         .long("format")
@@ -36,7 +38,7 @@ pub(super) fn command() -> Command {
         .value_parser(value_parser!(PathBuf))
         .help("A file, NAME.zip, or a new folder for lines and files apart [default: standard output]");
     let json = Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print what was done as JSON");
-    flags(
+    store_flags(
         Command::new("export")
             .about("Write everything of a workspace, or one conversation, into a file or a folder")
             .long_about(
@@ -63,14 +65,18 @@ pub(super) async fn run(config: Config, matches: ArgMatches) -> Result<ExitCode>
         _ => None,
     };
     let place = Place::of(output, to_read.is_some())?;
+    if let Some(id) = conversation
+        && let Err(StoreError::NotFound) = store.list_message_ids(&scope, id).await
+    {
+        bail!("there is no conversation {id} in workspace {}", scope.workspace);
+    }
+    let to_stdout = place.path().is_none();
     let origin = Origin { store: store.clone(), blobs, scope, conversation };
     let done = write(origin, place, to_read).await;
     store.close().await;
     let (done, place) = match done {
         // A reader of standard output that has seen enough is no failure.
-        Err(error) if matches!(error.downcast_ref(), Some(ExportError::Gone)) => {
-            return Ok(ExitCode::SUCCESS);
-        }
+        Err(error) if to_stdout && is_broken_pipe(&error) => return Ok(ExitCode::SUCCESS),
         done => done?,
     };
     if let Some(path) = place {
@@ -120,7 +126,10 @@ impl Place {
     /// Takes all parts. Blocks.
     fn take(self, parts: mpsc::Receiver<Part>) -> Result<()> {
         match self {
-            Self::Stdout => Ok(write_text(&mut std::io::stdout().lock(), parts)?),
+            Self::Stdout => {
+                let written = write_text(&mut std::io::stdout().lock(), parts);
+                written.context("standard output cannot be written")
+            }
             Self::File(path) => write_file(&path, parts),
             Self::Zip(path) => write_zip_file(&path, parts),
             Self::Folder(path) => write_folder(&path, parts),
@@ -141,7 +150,7 @@ async fn write(origin: Origin, place: Place, to_read: Option<Format>) -> Result<
     let written = writer.await.context("the writer ended early")?;
     progress.end();
     match exported {
-        Err(ExportError::Gone) if path.is_some() => {
+        Err(ExportError::Gone) => {
             written?;
             Err(ExportError::Gone.into())
         }
@@ -153,6 +162,10 @@ async fn write(origin: Origin, place: Place, to_read: Option<Format>) -> Result<
     }
 }
 
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
 fn told(json: bool, done: Exported, path: &Path) -> String {
     let Exported { conversations, messages, files, executions, pages, tables } = done;
     if json {
@@ -160,11 +173,14 @@ fn told(json: bool, done: Exported, path: &Path) -> String {
             "executions": executions, "pages": pages, "tables": tables });
         return json!({ "exported": counts, "path": path.display().to_string() }).to_string();
     }
-    let more = [(executions, "executions"), (pages, "pages"), (tables, "tables")]
-        .map(|(count, what)| if count > 0 { format!(", {count} {what}") } else { String::new() })
+    let more = [(executions, "execution"), (pages, "page"), (tables, "table")]
+        .map(|(count, one)| if count > 0 { format!(", {}", counted(count, one)) } else { String::new() })
         .concat();
     format!(
-        "Exported {conversations} conversations with {messages} messages and {files} files{more} to {}.",
+        "Exported {} with {} and {}{more} to {}.",
+        counted(conversations, "conversation"),
+        counted(messages, "message"),
+        counted(files, "file"),
         path.display()
     )
 }

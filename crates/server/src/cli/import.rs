@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
-use clap::builder::PossibleValuesParser;
+use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use domain::time::SystemClock;
 use domain::transfer::format::Format;
@@ -13,7 +13,7 @@ use tokio_util::task::TaskTracker;
 
 use super::{admin_scope, open_beside, say, told_to_stop};
 use crate::boot::{open_blobs, prepare_local};
-use crate::config::{Config, flags};
+use crate::config::{Config, store_flags};
 use crate::transfer::import::Importer;
 use crate::transfer::report::Report;
 
@@ -35,6 +35,7 @@ pub(super) fn command() -> Command {
     let owner = Arg::new("owner")
         .long("owner")
         .value_name("USER")
+        .value_parser(NonEmptyStringValueParser::new())
         .help("Give everything to this user; otherwise each conversation keeps the owner that it names");
     let dry = Arg::new("dry-run")
         .long("dry-run")
@@ -46,7 +47,7 @@ pub(super) fn command() -> Command {
         .value_name("PATH")
         .value_parser(value_parser!(PathBuf))
         .help("Write a line of JSON for each conversation: where it stood and what became of it");
-    flags(
+    store_flags(
         Command::new("import")
             .about("Take in conversations from an export, ours or somebody else's")
             .long_about(
@@ -60,18 +61,19 @@ pub(super) fn command() -> Command {
 }
 
 pub(super) async fn run(config: Config, matches: ArgMatches) -> Result<ExitCode> {
-    let store = open_beside(&config).await?;
-    let blobs = open_blobs(&config, &TaskTracker::new()).await?;
-    if config.is_local() {
-        prepare_local(&config, &*store, &SystemClock).await?;
-    }
-    let scope = admin_scope(&config, &*store, &matches).await?;
+    // What is asked for is looked at before anything is made.
     let paths: Vec<PathBuf> = matches.get_many("files").into_iter().flatten().cloned().collect();
     if let Some(missing) = paths.iter().find(|path| !path.exists()) {
         bail!("{} is not there", missing.display());
     }
     let (dry, json) = (matches.get_flag("dry-run"), matches.get_flag("json"));
     let mut report = Report::new(matches.get_one::<PathBuf>("report").map(PathBuf::as_path), dry)?;
+    let store = open_beside(&config).await?;
+    let blobs = open_blobs(&config, &TaskTracker::new()).await?;
+    if config.is_local() {
+        prepare_local(&config, &*store, &SystemClock).await?;
+    }
+    let scope = admin_scope(&config, &*store, &matches).await?;
     let importer = Importer {
         store: Arc::clone(&store),
         blobs,

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgAction, ArgMatches, Command};
 use domain::scope::{Role, Scope};
 use domain::time::{Clock, SystemClock, rfc3339};
 use domain::workspace::ApiKey;
@@ -12,14 +12,15 @@ use store::Store;
 use uuid::Uuid;
 
 use super::{admin_scope, open_beside, say};
-use crate::config::{Config, flags};
+use crate::config::{Config, store_flags};
 use crate::routes::api_keys::make_key;
 
 pub(super) fn command() -> Command {
     let workspace = || {
         Arg::new("workspace")
             .long("workspace")
-            .value_parser(value_parser!(Uuid))
+            .value_name("ID")
+            .value_parser(super::uuid)
             .help("The workspace's id; may be left out when the user is in one only")
     };
     let user = || {
@@ -28,15 +29,27 @@ pub(super) fn command() -> Command {
         )
     };
     let json = || Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print JSON");
-    let common = |command: Command| flags(command.args([workspace(), user(), json()]));
+    let common = |command: Command| store_flags(command.args([workspace(), user(), json()]));
     let keys = common(Command::new("keys").about("Make, list and remove API keys; alone it lists"));
     keys.args_conflicts_with_subcommands(true).subcommands([
         common(Command::new("create").about("Make a key and print it, once"))
-            .arg(Arg::new("name").long("name").required(true).help("What the key is for"))
-            .arg(Arg::new("role").long("role").required(true).value_parser(["member", "admin", "service"])),
+            .arg(Arg::new("name").long("name").value_name("TEXT").required(true).help("What the key is for"))
+            .arg(
+                Arg::new("role")
+                    .long("role")
+                    .value_name("ROLE")
+                    .required(true)
+                    .value_parser(["member", "admin", "service"])
+                    .help("What it may do: as a member or an admin, or for the workspace itself"),
+            ),
         common(Command::new("list").about("List a workspace's keys")),
-        common(Command::new("remove").about("Remove a key, which stops working at once"))
-            .arg(Arg::new("id").required(true).value_parser(value_parser!(Uuid))),
+        common(Command::new("remove").about("Remove a key, which stops working at once")).arg(
+            Arg::new("id")
+                .value_name("ID")
+                .required(true)
+                .value_parser(super::uuid)
+                .help("The key's id, as `keys list` shows it"),
+        ),
     ])
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgAction, ArgMatches, Command};
 use domain::scope::{Role, Scope};
 use domain::time::{SystemClock, rfc3339};
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use super::{open_beside, say};
 use crate::boot::turns_beside;
-use crate::config::{Config, flags};
+use crate::config::{Config, store_flags};
 
 const PAGE: usize = 200;
 
@@ -24,18 +24,18 @@ pub(super) fn command() -> Command {
     let json = || Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print JSON lines");
     let list = "List the runs that hold a conversation, with their node and lease";
     let clear = "End the run that holds a conversation, as interrupted; what was streamed is kept";
-    flags(
+    store_flags(
         Command::new("locks").about("List and clear the locks of conversations; alone it lists").arg(json()),
     )
     .args_conflicts_with_subcommands(true)
     .subcommands([
-        flags(Command::new("list").about(list).arg(json())),
-        flags(
+        store_flags(Command::new("list").about(list).arg(json())),
+        store_flags(
             Command::new("clear").about(clear).arg(json()).arg(
                 Arg::new("id")
                     .value_name("ID")
                     .required(true)
-                    .value_parser(value_parser!(Uuid))
+                    .value_parser(super::uuid)
                     .help("The conversation, or the run that holds it"),
             ),
         ),

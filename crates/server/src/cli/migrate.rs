@@ -7,11 +7,11 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use serde_json::json;
 
 use super::{open_beside, say};
-use crate::config::{Config, flags};
+use crate::config::{Config, store_flags};
 
 pub(super) fn command() -> Command {
     let json = Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print JSON");
-    flags(Command::new("migrate").about("Bring the database's schema up to date, and stop").arg(json))
+    store_flags(Command::new("migrate").about("Bring the database's schema up to date, and stop").arg(json))
 }
 
 pub(super) async fn run(config: Config, matches: ArgMatches) -> Result<ExitCode> {

@@ -17,11 +17,12 @@ mod sandbox;
 mod serve;
 
 use std::ffi::OsString;
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Result, bail};
-use clap::{Arg, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgMatches, Command};
 use domain::scope::{Role, Scope};
 use nix::sys::stat::{Mode, umask};
 use store::Store;
@@ -74,6 +75,7 @@ pub fn main(
         }
     };
     match dispatch(&matches, env.collect()) {
+        Ok(_) if UNSAID.load(Ordering::Relaxed) => ExitCode::FAILURE,
         Ok(code) => code,
         Err(error) => {
             let _ = writeln!(std::io::stderr(), "threadkeep: {error:#}");
@@ -121,10 +123,23 @@ async fn told_to_stop() -> Result<()> {
     Ok(())
 }
 
-/// One line on standard output. A reader that went away is no reason to fail.
+/// Whether something could not be said.
+static UNSAID: AtomicBool = AtomicBool::new(false);
+
+/// One line on standard output. A reader that went away is no reason to fail, a disk that is full is one.
 fn say(line: &str) {
     let mut out = std::io::stdout().lock();
-    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+    if let Err(error) = writeln!(out, "{line}").and_then(|()| out.flush())
+        && error.kind() != ErrorKind::BrokenPipe
+        && !UNSAID.swap(true, Ordering::Relaxed)
+    {
+        let _ = writeln!(std::io::stderr(), "threadkeep: standard output cannot be written: {error}");
+    }
+}
+
+/// An id on the command line.
+fn uuid(text: &str) -> Result<Uuid, &'static str> {
+    text.parse().map_err(|_| "it must be a UUID, such as 01a1de95-4808-7263-ba89-ffcd7dae3033")
 }
 
 /// Opens the configured store beside a server that may be running.
@@ -136,7 +151,8 @@ async fn open_beside(config: &Config) -> Result<std::sync::Arc<dyn store::Store>
 fn whose() -> [Arg; 2] {
     let workspace = Arg::new("workspace")
         .long("workspace")
-        .value_parser(value_parser!(Uuid))
+        .value_name("ID")
+        .value_parser(uuid)
         .help("The workspace's id; may be left out when the user is in one only");
     let user = Arg::new("user")
         .long("user")
@@ -157,7 +173,9 @@ async fn admin_scope(config: &Config, store: &dyn Store, matches: &ArgMatches) -
     let membership = match (found.len(), named) {
         (1, _) => found.remove(0),
         (0, Some(id)) => bail!("{user} is not a member of workspace {id}"),
-        (0, None) if config.is_local() => bail!("there is no local workspace yet; start the server once"),
+        (0, None) if config.is_local() && user == LOCAL_USER => {
+            bail!("there is no local workspace yet; start the server once")
+        }
         (0, None) => bail!("{user} is in no workspace"),
         _ => bail!("{user} is in several workspaces; name one with --workspace"),
     };

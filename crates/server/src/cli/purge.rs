@@ -4,7 +4,7 @@ use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use domain::time::{Clock as _, SystemClock};
 use jiff::Timestamp;
@@ -16,13 +16,18 @@ use tokio_util::task::TaskTracker;
 
 use super::{open_beside, say};
 use crate::boot::open_blobs;
-use crate::config::{Config, flags};
+use crate::config::{Config, store_flags};
+use crate::progress::counted;
+
+/// A thousand years.
+const MAX_DAYS: u64 = 365_000;
 
 pub(super) fn command() -> Command {
     let days = Arg::new("older-than-days")
         .long("older-than-days")
         .value_name("DAYS")
-        .value_parser(value_parser!(u64))
+        .value_parser(value_parser!(u64).range(..=MAX_DAYS))
+        .allow_negative_numbers(true)
         .default_value("0")
         .help("Only what was deleted at least so many days ago");
     let dry = Arg::new("dry-run")
@@ -30,7 +35,7 @@ pub(super) fn command() -> Command {
         .action(ArgAction::SetTrue)
         .help("Say how much would go, and remove nothing");
     let json = Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print JSON");
-    flags(
+    store_flags(
         Command::new("purge")
             .about("Remove deleted conversations and files for good, rows and bytes")
             .long_about(
@@ -49,8 +54,7 @@ pub(super) async fn run(config: Config, matches: ArgMatches) -> Result<ExitCode>
     let days = matches.get_one::<u64>("older-than-days").copied().unwrap_or(0);
     let age = Duration::from_secs(days.saturating_mul(24 * 3600));
     // What was deleted a moment ago counts too.
-    let before =
-        now.checked_sub(age).context("--older-than-days goes back too far")? + Duration::from_millis(1);
+    let before = now.checked_sub(age)? + Duration::from_millis(1);
     let (json, dry) = (matches.get_flag("json"), matches.get_flag("dry-run"));
     let doomed = store.system_list_purgeable(before, usize::MAX / 2).await?;
     if dry {
@@ -84,7 +88,8 @@ fn told(json: bool, key: &str, word: &str, purged: Purged) -> String {
     if json {
         json!({ key: { "conversations": conversations, "files": files } }).to_string()
     } else {
-        format!("{word} {conversations} conversations and {files} files.")
+        let (conversations, files) = (counted(conversations, "conversation"), counted(files, "file"));
+        format!("{word} {conversations} and {files}.")
     }
 }
 

@@ -21,7 +21,7 @@ use domain::secret::Secret;
 pub use example::example;
 pub use load::load;
 pub use numbers::as_env;
-pub use settings::{flags, flags_of};
+pub use settings::{flags, flags_of, store_flags};
 pub use sources::CLIENT_VARIABLES;
 pub use value::base_url as http_url;
 

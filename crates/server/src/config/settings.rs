@@ -197,6 +197,14 @@ pub fn flags(command: Command) -> Command {
     with_flags(command, |_| true)
 }
 
+/// As `flags`, for a command that opens the store: of the rest its help is silent.
+pub fn store_flags(command: Command) -> Command {
+    let told = ["data", "database_url", "blob_url"];
+    all()
+        .filter(|setting| !told.contains(&setting.key))
+        .fold(flags(command), |command, setting| command.mut_arg(setting.key, |flag| flag.hide(true)))
+}
+
 /// As `flags`, with these settings alone.
 pub fn flags_of(command: Command, keys: &[&str]) -> Command {
     with_flags(command, |setting| keys.contains(&setting.key))

@@ -10,6 +10,7 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::scan::Place;
+use crate::progress::counted;
 
 /// How many refusals are told on the terminal.
 const TOLD: u64 = 20;
@@ -185,23 +186,26 @@ impl Report {
         if json {
             return json!({ word: imported, "grown": grown, "already_there": already_there, "refused": refused }).to_string();
         }
-        let more =
-            |count: u64, what: &str| if count > 0 { format!(", {count} {what}") } else { String::new() };
+        let more = [
+            (imported.files, "file"),
+            (imported.agents, "agent"),
+            (imported.pages, "page"),
+            (imported.tables, "table"),
+            (imported.executions, "execution"),
+        ]
+        .map(|(count, one)| if count > 0 { format!(", {}", counted(count, one)) } else { String::new() })
+        .concat();
         let went_on = match grown.conversations {
             0 => String::new(),
-            count => format!("; {count} more went on with {} messages", grown.messages),
+            count => format!("; {count} more went on with {}", counted(grown.messages, "message")),
         };
         format!(
-            "{} {} conversations with {} messages{}{}{}{}{}{went_on}; {} conversations were there already; {refused} refused.",
+            "{} {} with {}{more}{went_on}; {} {} there already; {refused} refused.",
             if self.dry { "Would import" } else { "Imported" },
-            imported.conversations,
-            imported.messages,
-            more(imported.files, "files"),
-            more(imported.agents, "agents"),
-            more(imported.pages, "pages"),
-            more(imported.tables, "tables"),
-            more(imported.executions, "executions"),
-            already_there.conversations,
+            counted(imported.conversations, "conversation"),
+            counted(imported.messages, "message"),
+            counted(already_there.conversations, "conversation"),
+            if already_there.conversations == 1 { "was" } else { "were" },
         )
     }
 }

@@ -3,6 +3,7 @@
 
 use std::io::{self, BufRead};
 
+use memchr::{memchr_iter, memchr2};
 use serde::de::IgnoredAny;
 
 /// The largest single JSON text that is taken: a conversation, or a document that is no array.
@@ -245,16 +246,21 @@ impl<R: BufRead> Scan<R> {
                 return Ok((text, whole, state.depth == 0 && !state.in_string));
             }
             let (mut taken, mut over) = (0, false);
-            for byte in buffer {
+            while !over {
+                if state.in_string && !state.escaped {
+                    // Most of an export is text, of which only the end matters.
+                    let rest = &buffer[taken..];
+                    let plain = memchr2(b'"', b'\\', rest).unwrap_or(rest.len());
+                    self.line += memchr_iter(b'\n', &rest[..plain]).count() as u64;
+                    taken += plain;
+                }
+                let Some(byte) = buffer.get(taken) else { break };
                 if state.ends_before(*byte) {
                     over = true;
-                    break;
-                }
-                taken += 1;
-                self.line += u64::from(*byte == b'\n');
-                if state.ends_with(*byte) {
-                    over = true;
-                    break;
+                } else {
+                    taken += 1;
+                    self.line += u64::from(*byte == b'\n');
+                    over = state.ends_with(*byte);
                 }
             }
             if text.len() + taken <= self.limit {

@@ -113,6 +113,12 @@ impl House {
     }
 }
 
+pub fn random(below: u64) -> u64 {
+    let mut bytes = [0; 8];
+    getrandom::fill(&mut bytes).expect("randomness");
+    u64::from_le_bytes(bytes) % below
+}
+
 fn client() -> Client {
     Client::builder().no_proxy().build().expect("a client")
 }

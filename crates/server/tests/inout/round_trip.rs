@@ -36,18 +36,20 @@ async fn fill(caller: &Caller) {
     let file = caller
         .upload(&format!("{CONVERSATIONS}/{full}/files"), "bild.png", &[0x89, b'P', b'N', b'G', 0, 255])
         .await;
-    caller.upload(&format!("{CONVERSATIONS}/{full}/files"), "groß.bin", &vec![7; 1_200_000]).await;
-    caller.turn(&json!({ "conversation": full, "message": "look", "attachments": [file] })).await;
+    caller.upload(&format!("{CONVERSATIONS}/{full}/files"), "groß.bin", &vec![7; 600_000]).await;
+    caller
+        .turn(&json!({ "conversation": full, "message": "think 2 words look", "attachments": [file] }))
+        .await;
 
     // Branches of branches, the current one not the newest, and a fork.
     let first = caller.turn(&json!({ "message": "think 3 words\n\u{0627}\u{0644}", "mode": "ask" })).await;
     let thread = first["conversation"].clone();
-    let second = caller.turn(&json!({ "conversation": thread, "message": "second" })).await;
+    let second = caller.turn(&json!({ "conversation": thread, "message": "think 2 words second" })).await;
     caller
-        .turn(&json!({ "conversation": thread, "replace": second["message"], "message": "second, better" }))
+        .turn(&json!({ "conversation": thread, "replace": second["message"], "message": "think 2 words second, better" }))
         .await;
     caller.turn(&json!({ "conversation": thread, "replace": second["message"] })).await;
-    caller.turn(&json!({ "conversation": thread, "replace": first["message"], "message": "all anew" })).await;
+    caller.turn(&json!({ "conversation": thread, "replace": first["message"], "message": "think 2 words all anew" })).await;
     let thread = thread.as_str().unwrap();
     let branches = caller.get(&format!("{CONVERSATIONS}/{thread}/branches")).await.body;
     let other = branches["data"][1]["id"].as_str().unwrap();
@@ -121,7 +123,7 @@ async fn decided(caller: &Caller) {
 /// What other people's clients keep: pairs of a conversation, a response that was taken out again.
 async fn clients(caller: &Caller) {
     caller.send(Method::POST, "/v1/conversations", &json!({ "metadata": { "b": "1", "a": "ü" } })).await;
-    let asked = json!({ "model": "demo/assistant", "input": "hello", "metadata": { "k": "v" } });
+    let asked = json!({ "model": "demo/assistant", "input": "think 2 words", "metadata": { "k": "v" } });
     let id = caller.send(Method::POST, "/v1/responses", &asked).await["id"].clone();
     let path = format!("/v1/responses/{}", id.as_str().unwrap());
     assert_eq!(caller.request(Method::DELETE, &path).send().await.unwrap().status(), 200);

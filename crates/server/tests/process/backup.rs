@@ -1,10 +1,10 @@
 //! A backup while the server is written to, and the way back, whatever ends it on the way.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::Instant;
 
 use serde_json::{Value, json};
 use testkit::form::Form;
@@ -137,32 +137,69 @@ async fn a_restore_that_is_killed_is_run_again_and_comes_to_the_same_end() {
     server.terminate().await.expect("it stops");
     let wanted = all(&house, &[]).await;
 
-    let (new, mut killed) = (House::sqlite(), 0);
+    let mut new = House::sqlite();
+    let began = Instant::now();
+    let ran = new.run(&["restore", text(&to)], &[]).await;
+    let alone = began.elapsed();
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let whole = tree(new.data());
+    assert!(whole.len() > 25, "{:?}", whole.keys());
+    new = House::sqlite();
+    // Each at some moment of the time that it takes alone; what has come to its end begins anew.
+    let (mut landed, mut half) = (0, 0);
     for _ in 0..50 {
         let mut restoring = command(Path::new(BINARY), &[], new.data());
         let mut child = restoring.args(["restore", text(&to)]).spawn().expect("the binary runs");
-        tokio::time::sleep(Duration::from_millis(random(60))).await;
+        tokio::time::sleep(alone.mul_f64(random(1000) as f64 / 1000.0)).await;
         child.start_kill().expect("killed");
-        let status = child.wait().await.expect("an end");
-        if status.success() {
-            break;
+        if child.wait().await.expect("an end").success() {
+            assert_same(&tree(new.data()), &whole);
+            new = House::sqlite();
+            continue;
         }
-        killed += 1;
+        landed += 1;
         // No server takes the half for the whole.
-        if new.data().join("restore.json").exists() && killed % 10 == 1 {
-            let refused = new.run(&["serve"], &[]).await;
-            assert!(refused.code == Some(1) && refused.stderr.contains("is being restored"), "{refused:?}");
+        if new.data().join("restore.json").exists() {
+            half += 1;
+            if half % 8 == 1 {
+                let refused = new.run(&["serve"], &[]).await;
+                let said = refused.stderr.contains("is being restored");
+                assert!(refused.code == Some(1) && said, "{refused:?}");
+            }
         }
     }
-    if !new.data().join("threadkeep.db").exists() || new.data().join("restore.json").exists() {
+    assert!(landed >= 10 && half >= 5, "{landed} of 50 kills came before the end, {half} left a half");
+    if tree(new.data()) != whole {
         let ran = new.run(&["restore", text(&to)], &[]).await;
         assert_eq!(ran.code, Some(0), "{ran:?}");
     }
-    assert!(killed > 0, "none was killed");
+    assert_same(&tree(new.data()), &whole);
     assert_eq!(all(&new, &[]).await, wanted);
-    let left: Vec<_> =
-        std::fs::read_dir(new.data()).expect("a folder").map(|e| e.expect("one").file_name()).collect();
-    assert!(!left.iter().any(|name| name.to_string_lossy().ends_with(".new")), "{left:?}");
+}
+
+/// The same files with the same bytes.
+fn assert_same(found: &BTreeMap<PathBuf, Vec<u8>>, wanted: &BTreeMap<PathBuf, Vec<u8>>) {
+    let more: Vec<_> = found.keys().filter(|name| !wanted.contains_key(*name)).collect();
+    assert!(more.is_empty(), "{more:?} are there too");
+    for (name, bytes) in wanted {
+        assert!(found.get(name) == Some(bytes), "{} is not what one restore makes", name.display());
+    }
+}
+
+/// Every file under a folder, but for locks and what a server sweeps away.
+fn tree(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let (mut found, mut folders) = (BTreeMap::new(), vec![folder.to_owned()]);
+    while let Some(next) = folders.pop() {
+        for entry in std::fs::read_dir(&next).expect("a folder").map(|entry| entry.expect("one").path()) {
+            if entry.is_dir() {
+                folders.extend(Some(entry).filter(|entry| !entry.ends_with("blobs/tmp")));
+            } else if entry.extension().is_none_or(|ending| ending != "lock") {
+                let name = entry.strip_prefix(folder).expect("below it").to_owned();
+                found.insert(name, std::fs::read(&entry).expect("bytes"));
+            }
+        }
+    }
+    found
 }
 
 #[tokio::test]

@@ -117,7 +117,7 @@ async fn help_lists_every_setting_with_its_variable() {
     let keys: Vec<&String> =
         json.as_object().expect("an object").keys().filter(|key| *key != "mcp").collect();
     assert!(keys.len() > 30, "{keys:?}");
-    for command in ["serve", "config", "migrate", "doctor"] {
+    for command in ["serve", "config", "sandbox", "doctor"] {
         let ran = house.run(&[command, "--help"], &[]).await;
         assert_eq!(ran.code, Some(0));
         let help = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -23,3 +23,4 @@ mod sandbox;
 mod start;
 mod stop;
 mod traces;
+mod walk;

@@ -71,6 +71,37 @@ async fn an_interrupt_stops_the_turn_and_the_next_one_leaves_with_the_terminal_a
 }
 
 #[tokio::test]
+async fn an_interrupt_stops_a_turn_that_the_server_has_not_answered_yet() {
+    let world = World::new().await;
+    let wire = Wire::to(world.server.url()).await;
+    let mut script = lines(vec![delta("So far")]);
+    script.push(Action::Hang);
+    world.sandbox.play(script);
+    let Some(tmux) = Tmux::chat(&world, wire.url(), &[]) else { return };
+    tmux.until_shows("New conversation").await;
+    wire.cut();
+    tmux.enter("Go on forever");
+    tmux.until_shows("The server is away").await;
+    tmux.key("C-c");
+    wire.mend();
+    let shown = tmux.until_shows("✗ cancelled").await;
+    assert!(shown.contains("› Go on forever"), "{shown}");
+    tmux.until_shows("Ctrl-C leaves").await;
+}
+
+#[tokio::test]
+async fn a_terminal_that_cannot_be_drawn_on_is_written_to_line_by_line() {
+    let world = World::new().await;
+    let Some(tmux) = Tmux::chat_with(&world, world.server.url(), "TERM=dumb", &[]) else { return };
+    tmux.until_shows("\n>\n").await;
+    tmux.enter("Good morning");
+    let shown = tmux.until_shows("Hello.\n>\n").await;
+    assert!(shown.contains("before the chat") && shown.contains("> Good morning"), "{shown}");
+    tmux.key("C-d");
+    tmux.until_shows("ended with 0").await;
+}
+
+#[tokio::test]
 async fn a_terminal_is_given_back_when_the_chat_is_told_to_end() {
     let world = World::new().await;
     let Some(tmux) = Tmux::chat(&world, world.server.url(), &[]) else { return };

@@ -15,6 +15,11 @@ pub struct Tmux {
 impl Tmux {
     /// The chat with these arguments in a terminal of 80 by 24; `None`, said aloud, where there is no tmux.
     pub fn chat(world: &World, server: &str, args: &[&str]) -> Option<Self> {
+        Self::chat_with(world, server, "", args)
+    }
+
+    /// The same with more variables: `NAME=VALUE NAME=VALUE`.
+    pub fn chat_with(world: &World, server: &str, env: &str, args: &[&str]) -> Option<Self> {
         if Command::new("tmux").arg("-V").output().is_err() {
             assert!(std::env::var_os("CI").is_none(), "tmux is missing; run scripts/setup test");
             eprintln!("SKIPPED: there is no tmux here; run scripts/setup test");
@@ -23,7 +28,7 @@ impl Tmux {
         let tmux = Self { folder: tempfile::tempdir().expect("a folder") };
         let quoted: Vec<String> = args.iter().map(|arg| format!("'{arg}'")).collect();
         let script = format!(
-            "export THREADKEEP_DATA='{}' THREADKEEP_SERVER='{server}'\n\
+            "export THREADKEEP_DATA='{}' THREADKEEP_SERVER='{server}' {env}\n\
              echo before the chat\n'{BINARY}' chat {}\necho ended with $?\nexec cat\n",
             world.data.path().display(),
             quoted.join(" ")

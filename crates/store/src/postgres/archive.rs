@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use uuid::Uuid;
 
 use super::transaction::{Query, Settings, Transaction, inside, transaction};
-use super::{PostgresStore, archive_runs, conversations, files, messages, search, workspaces};
+use super::{PostgresStore, archive_runs, conversations, files, messages, search};
 use crate::error::{Result, StoreError};
 use crate::files::Stored;
 use crate::list::{Sql, Value};
@@ -119,14 +119,7 @@ impl Archives for PostgresStore {
         archive: Arc<Archive>,
         traces: Arc<dyn Pieces<Trace>>,
     ) -> Result<bool> {
-        let imported = transaction!(self.database, begin_write, Settings::of(scope), |tx| import(
-            tx, scope, &archive, &*traces
-        ));
-        match imported {
-            // Another import was faster.
-            Err(StoreError::Taken("id")) => Ok(false),
-            done => done,
-        }
+        self.imports.import(&self.database, scope, archive, traces).await
     }
 
     async fn list_message_ids(&self, scope: &Scope, conversation: Uuid) -> Result<Vec<Uuid>> {
@@ -149,67 +142,43 @@ impl Archives for PostgresStore {
 /// Messages that go in with one statement.
 const CHUNK: usize = 500;
 
-async fn import(
+/// Branches of conversations, each with its number.
+pub(super) async fn insert_branches(
     tx: &Transaction,
     scope: &Scope,
-    archive: &Archive,
-    traces: &dyn Pieces<Trace>,
-) -> Result<bool> {
-    workspaces::get(tx, scope, "FOR KEY SHARE").await?;
-    let (id, of) = (archive.conversation.id, &archive.conversation);
-    let text = format!("SELECT 1 FROM chat_conversations WHERE {} AND id = $2", tx.inside("workspace_id"));
-    if tx.row(&text, &[&scope.workspace, &id]).await?.is_some() {
-        return Ok(false);
-    }
-    conversations::insert(tx, of).await?;
-    search::index_title(tx, scope, of).await?;
-    insert_branches(tx, scope, id, 1, archive.branches.get(1..).unwrap_or_default()).await?;
-    let text = format!(
-        "UPDATE chat_conversations SET current_branch = $3, metadata = $4 WHERE {} AND id = $2",
-        tx.inside("workspace_id")
-    );
-    let current = archive.current as i32;
-    tx.execute(&text, &[&scope.workspace, &id, &current, &archive.metadata]).await?;
-    let placed = (0_i32..).zip(&archive.branches);
-    let placed: Vec<(i32, &Message)> = placed
-        .flat_map(|(number, branch)| branch.messages.iter().map(move |message| (number, message)))
-        .collect();
-    for chunk in placed.chunks(CHUNK) {
-        messages::insert_stored(tx, scope, id, chunk).await?;
-    }
-    for run in &archive.runs {
-        archive_runs::insert(tx, scope, run, None).await?;
-    }
-    let ids = archive.runs.iter().map(|of| of.run.id).collect();
-    archive_runs::insert_traces(tx, scope, ids, traces).await?;
-    insert_files(tx, scope, &archive.files).await?;
-    Ok(true)
-}
-
-/// Branches with the numbers from `first` on.
-async fn insert_branches(
-    tx: &Transaction,
-    scope: &Scope,
-    conversation: Uuid,
-    first: usize,
-    made: &[ArchivedBranch],
+    made: &[(Uuid, i32, &ArchivedBranch)],
 ) -> Result<()> {
+    if made.is_empty() {
+        return Ok(());
+    }
     tx.insert(
         "a branch's id",
         "INSERT INTO branches (workspace_id, conversation_id, branch, id, parent, fork_seq, created_at) \
-         SELECT $1::uuid, $2::uuid, n.* FROM unnest($3::integer[], $4::uuid[], $5::integer[], $6::bigint[], \
+         SELECT $1::uuid, n.* FROM unnest($2::uuid[], $3::integer[], $4::uuid[], $5::integer[], $6::bigint[], \
          $7::timestamptz[]) AS n",
         &[
             &scope.workspace,
-            &conversation,
-            &(first as i32..).take(made.len()).collect::<Vec<i32>>(),
-            &made.iter().map(|branch| branch.id).collect::<Vec<_>>(),
-            &made.iter().map(|branch| branch.parent as i32).collect::<Vec<_>>(),
-            &made.iter().map(|branch| branch.fork_seq).collect::<Vec<_>>(),
-            &made.iter().map(|branch| branch.created_at).collect::<Vec<_>>(),
+            &made.iter().map(|(conversation, ..)| *conversation).collect::<Vec<_>>(),
+            &made.iter().map(|(_, number, _)| *number).collect::<Vec<_>>(),
+            &made.iter().map(|(.., branch)| branch.id).collect::<Vec<_>>(),
+            &made.iter().map(|(.., branch)| branch.parent as i32).collect::<Vec<_>>(),
+            &made.iter().map(|(.., branch)| branch.fork_seq).collect::<Vec<_>>(),
+            &made.iter().map(|(.., branch)| branch.created_at).collect::<Vec<_>>(),
         ],
     )
     .await
+}
+
+/// Messages of conversations, each on its branch.
+pub(super) async fn insert_messages(
+    tx: &Transaction,
+    scope: &Scope,
+    placed: &[(Uuid, i32, &Message)],
+) -> Result<()> {
+    for chunk in placed.chunks(CHUNK) {
+        messages::insert_stored(tx, scope, chunk).await?;
+    }
+    Ok(())
 }
 
 async fn extend(tx: &Transaction, scope: &Scope, of: &Growth, stored: &[Stored]) -> Result<bool> {
@@ -223,12 +192,10 @@ async fn extend(tx: &Transaction, scope: &Scope, of: &Growth, stored: &[Stored])
     if tx.row(&busy, &[&scope.workspace, &id]).await?.is_some() {
         return Err(TURN_UNDER_WAY);
     }
-    insert_branches(tx, scope, id, of.first_branch, &of.branches).await?;
-    let placed: Vec<(i32, &Message)> =
-        of.messages.iter().map(|(branch, message)| (*branch as i32, message)).collect();
-    for chunk in placed.chunks(CHUNK) {
-        messages::insert_stored(tx, scope, id, chunk).await?;
-    }
+    let branches = (of.first_branch as i32..).zip(&of.branches).map(|(number, branch)| (id, number, branch));
+    insert_branches(tx, scope, &branches.collect::<Vec<_>>()).await?;
+    let messages = of.messages.iter().map(|(branch, message)| (id, *branch as i32, message));
+    insert_messages(tx, scope, &messages.collect::<Vec<_>>()).await?;
     conversations::save(tx, &of.conversation).await?;
     search::index_title(tx, scope, &of.conversation).await?;
     let text = format!("UPDATE chat_conversations SET current_branch = $3 WHERE {own} AND id = $2");

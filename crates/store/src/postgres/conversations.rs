@@ -140,7 +140,7 @@ pub(super) fn read(row: &Row) -> Result<Conversation> {
     })
 }
 
-fn tabs_text(conversation: &Conversation) -> Result<String> {
+pub(super) fn tabs_text(conversation: &Conversation) -> Result<String> {
     serde_json::to_string(&conversation.tabs).map_err(|error| StoreError::Internal(error.to_string()))
 }
 

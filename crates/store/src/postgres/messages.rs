@@ -153,11 +153,11 @@ pub(super) fn read_placed(row: &Row) -> Result<(i32, Message)> {
 pub(super) async fn insert_stored(
     tx: &Transaction,
     scope: &Scope,
-    conversation: Uuid,
-    placed: &[(i32, &Message)],
+    placed: &[(Uuid, i32, &Message)],
 ) -> Result<()> {
-    let texts: Vec<String> = placed.iter().map(|(_, of)| of.text.replace('\0', "\u{fffd}")).collect();
-    let all = || placed.iter().map(|(_, message)| *message);
+    let all = || placed.iter().map(|(.., message)| *message);
+    let texts: Vec<String> = all().map(|of| of.text.replace('\0', "\u{fffd}")).collect();
+    let conversations: Vec<Uuid> = placed.iter().map(|(conversation, ..)| *conversation).collect();
     let seqs: Vec<i64> = all().map(|of| of.seq).collect();
     let ids: Vec<Uuid> = all().map(|of| of.id).collect();
     let times: Vec<Timestamp> = all().map(|of| of.created_at).collect();
@@ -165,12 +165,12 @@ pub(super) async fn insert_stored(
         "message id",
         "INSERT INTO messages (workspace_id, conversation_id, branch, seq, id, role, text, content, \
          file_attachments, sources, token_count, metadata, created_at) \
-         SELECT $1::uuid, $2::uuid, n.* FROM unnest($3::integer[], $4::bigint[], $5::uuid[], $6::text[], $7::text[], \
-         $8::text[], $9::text[], $10::text[], $11::bigint[], $12::text[], $13::timestamptz[]) AS n",
+         SELECT $1::uuid, n.* FROM unnest($2::uuid[], $3::integer[], $4::bigint[], $5::uuid[], $6::text[], \
+         $7::text[], $8::text[], $9::text[], $10::text[], $11::bigint[], $12::text[], $13::timestamptz[]) AS n",
         &[
             &scope.workspace,
-            &conversation,
-            &placed.iter().map(|(branch, _)| *branch).collect::<Vec<_>>(),
+            &conversations,
+            &placed.iter().map(|(_, branch, _)| *branch).collect::<Vec<_>>(),
             &seqs,
             &ids,
             &all().map(|of| of.role.as_str()).collect::<Vec<_>>(),
@@ -184,7 +184,7 @@ pub(super) async fn insert_stored(
         ],
     )
     .await?;
-    search::index_messages(tx, scope, conversation, (&ids, &seqs, &times), &texts).await
+    search::index_messages(tx, scope, &conversations, (&ids, &seqs, &times), &texts).await
 }
 
 /// One message of the conversation, on whichever branch.

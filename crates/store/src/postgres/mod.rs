@@ -12,6 +12,7 @@ mod error;
 mod executions;
 mod files;
 mod fork_files;
+mod imports;
 mod keys;
 mod leases;
 mod log;
@@ -35,6 +36,7 @@ mod workspaces;
 use async_trait::async_trait;
 use domain::secret::Secret;
 
+use self::imports::Imports;
 use self::transaction::Database;
 use self::turns::append::Appends;
 use crate::error::Result;
@@ -59,6 +61,7 @@ impl Default for PostgresOptions {
 pub struct PostgresStore {
     database: Database,
     appends: Appends,
+    imports: Imports,
     /// How a connection beside the pool is made.
     config: tokio_postgres::Config,
 }
@@ -69,7 +72,8 @@ impl PostgresStore {
         let dialect =
             if options.application_filter { Dialect::Postgres } else { Dialect::PostgresUnfiltered };
         let (pool, config) = open::open(url, options.connections).await?;
-        Ok(Self { database: Database { pool, dialect }, appends: Appends::default(), config })
+        let (appends, imports) = (Appends::default(), Imports::default());
+        Ok(Self { database: Database { pool, dialect }, appends, imports, config })
     }
 
     /// The schema version of the database, without changing it; `None` for one without a schema.

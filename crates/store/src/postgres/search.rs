@@ -39,6 +39,22 @@ pub(super) async fn index_title(tx: &Transaction, scope: &Scope, conversation: &
     Ok(())
 }
 
+/// As `index_title`, for many that are new.
+pub(super) async fn index_new_titles(tx: &Transaction, scope: &Scope, all: &[&Conversation]) -> Result<()> {
+    let titled = || all.iter().filter_map(|of| Some((of.id, of.title.as_deref()?)));
+    let (ids, words): (Vec<Uuid>, Vec<String>) =
+        titled().map(|(id, title)| (id, words(scope, title))).unzip();
+    if !ids.is_empty() {
+        tx.execute(
+            "INSERT INTO title_search (workspace_id, conversation_id, words) \
+             SELECT $1::uuid, n.of, n.words::tsvector FROM unnest($2::uuid[], $3::text[]) AS n (of, words)",
+            &[&scope.workspace, &ids, &words],
+        )
+        .await?;
+    }
+    Ok(())
+}
+
 pub(super) async fn index_message(
     tx: &Transaction,
     scope: &Scope,
@@ -76,16 +92,17 @@ pub(super) async fn reindex_message(
 pub(super) async fn index_messages(
     tx: &Transaction,
     scope: &Scope,
-    conversation: Uuid,
+    conversations: &[Uuid],
     (ids, seqs, times): (&[Uuid], &[i64], &[Timestamp]),
     texts: &[String],
 ) -> Result<()> {
     let words: Vec<String> = texts.iter().map(|text| words(scope, text)).collect();
     tx.execute(
         "INSERT INTO message_search (workspace_id, conversation_id, message_id, seq, created_at, words) \
-         SELECT $1::uuid, $2::uuid, n.id, n.seq, n.at, n.words::tsvector \
-         FROM unnest($3::uuid[], $4::bigint[], $5::timestamptz[], $6::text[]) AS n (id, seq, at, words)",
-        &[&scope.workspace, &conversation, &ids, &seqs, &times, &words],
+         SELECT $1::uuid, n.of, n.id, n.seq, n.at, n.words::tsvector \
+         FROM unnest($2::uuid[], $3::uuid[], $4::bigint[], $5::timestamptz[], $6::text[]) \
+         AS n (of, id, seq, at, words)",
+        &[&scope.workspace, &conversations, &ids, &seqs, &times, &words],
     )
     .await?;
     Ok(())

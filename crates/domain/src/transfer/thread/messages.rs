@@ -1,0 +1,132 @@
+//! Nodes of a thread as messages and files of a bag.
+
+use std::collections::HashMap;
+
+use jiff::Timestamp;
+use serde::Serialize;
+use uuid::Uuid;
+
+use super::super::archive::ArchivedFile;
+use super::super::{Refusal, derived_id};
+use super::{Asset, Node, Setting};
+use crate::answer::sources_json;
+use crate::file::{Attachment, Bag, File, FileSource, name_key, numbered, safe_name};
+use crate::media::sniff;
+use crate::message::{Block, Message, MessageRole, plain_text};
+
+/// Makes messages and files of nodes.
+pub(super) struct Maker<'a> {
+    of: &'a Setting<'a>,
+    id: Uuid,
+    owner: String,
+    pub(super) files: Vec<ArchivedFile>,
+    /// Names of the bag.
+    taken: HashMap<String, u32>,
+    /// Of each file the node and the asset.
+    pub(super) places: Vec<(usize, usize)>,
+}
+
+impl<'a> Maker<'a> {
+    pub(super) fn new(of: &'a Setting<'a>, id: Uuid, owner: String) -> Self {
+        Self { of, id, owner, files: Vec::new(), taken: HashMap::new(), places: Vec::new() }
+    }
+
+    /// An id within the conversation: the source's own where it is a UUID.
+    fn id(&self, kind: &str, own: Option<&str>, at: usize) -> Uuid {
+        let own_uuid = own.filter(|own| own.len() == 36).and_then(|own| Uuid::try_parse(own).ok());
+        own_uuid.unwrap_or_else(|| {
+            let (conversation, at) = (self.id.to_string(), format!("#{at}"));
+            derived_id(&[self.of.format, &conversation, kind, own.unwrap_or(&at)])
+        })
+    }
+
+    pub(super) fn message(
+        &mut self,
+        at: usize,
+        node: &Node,
+        created_at: Timestamp,
+    ) -> Result<Message, Refusal> {
+        let id = self.id("message", node.source_id.as_deref(), at);
+        let (mut blocks, mut attachments) = (node.blocks.clone(), Vec::new());
+        for (number, asset) in node.assets.iter().enumerate() {
+            let from_user = node.role == MessageRole::User;
+            match self.asset(asset, (at, number), id, created_at, from_user) {
+                Some(attachment) if from_user => attachments.push(attachment),
+                Some(Attachment { file_id, name, mime_type, size, sha256 }) => {
+                    blocks.push(Block::File { file_id, name, mime_type, size, sha256 });
+                }
+                // Of bytes that are nowhere their name is kept, for whoever reads on.
+                None => blocks.push(Block::Text { text: format!("[{}]", asset.name) }),
+            }
+        }
+        let metadata = node.metadata.clone().filter(|metadata| metadata.starts_with('{'));
+        Ok(Message {
+            id,
+            seq: 0,
+            role: node.role,
+            text: plain_text(&blocks),
+            content: json_text(&blocks)?,
+            file_attachments: json_text(&attachments)?,
+            sources: sources_json(&blocks),
+            token_count: node.token_count.max(0),
+            metadata: metadata.unwrap_or_else(|| "{}".into()),
+            created_at,
+        })
+    }
+
+    /// How the message names the file; none when there are no bytes and the source's is no id of ours.
+    fn asset(
+        &mut self,
+        asset: &Asset,
+        place: (usize, usize),
+        message: Uuid,
+        created_at: Timestamp,
+        from_user: bool,
+    ) -> Option<Attachment> {
+        let Some(digest) = asset.found else {
+            // Ours: the chip stays, as in a bag whose file was deleted.
+            return Some(Attachment {
+                file_id: asset.id?,
+                name: safe_name(&asset.name),
+                mime_type: asset.mime_type.clone().unwrap_or_else(|| "application/octet-stream".into()),
+                size: asset.size.unwrap_or(0),
+                sha256: asset.sha256.clone().unwrap_or_default(),
+            });
+        };
+        // By its message: the place in the thread may be another when more was said.
+        let (of, number) = (message.to_string(), place.1.to_string());
+        let file_id = asset.id.unwrap_or_else(|| derived_id(&[&self.id.to_string(), "file", &of, &number]));
+        let name = self.free_name(&safe_name(&asset.name));
+        let file = File {
+            id: file_id,
+            bag: Bag::Conversation(self.id),
+            message: from_user.then_some(message),
+            mime_type: sniff(&asset.head, &name),
+            name,
+            digest,
+            storage_key: String::new(),
+            source: if from_user { FileSource::User } else { FileSource::Sandbox },
+            created_at,
+            deleted_at: None,
+        };
+        let attachment = file.attachment();
+        self.files.push(ArchivedFile { file, run: None, user: self.owner.clone() });
+        self.places.push(place);
+        Some(attachment)
+    }
+
+    fn free_name(&mut self, name: &str) -> String {
+        let mut chosen = name.to_owned();
+        while self.taken.contains_key(&name_key(&chosen)) {
+            let count = self.taken.entry(name_key(name)).or_insert(0);
+            *count += 1;
+            chosen = numbered(name, *count);
+        }
+        self.taken.insert(name_key(&chosen), 0);
+        chosen
+    }
+}
+
+fn json_text(value: &impl Serialize) -> Result<String, Refusal> {
+    serde_json::to_string(value).map_err(|error| Refusal(error.to_string()))
+}
