@@ -93,12 +93,12 @@ pub fn parse(bytes: &[u8]) -> Result<Line, Rejection> {
         return Ok(line);
     }
     let rejected = match strict(bytes) {
-        Ok(line) => return Ok(line.as_sent(bytes)),
+        Ok(line) => return Ok(line.sent_as(bytes)),
         Err(rejected) => rejected,
     };
     // A string may hold anything; what cannot be kept of it does not cost the rest.
     let mended = std::str::from_utf8(bytes).ok().and_then(json::mended).ok_or(rejected)?;
-    strict(mended.as_bytes()).map(|line| line.as_sent(mended.as_bytes()))
+    strict(mended.as_bytes()).map(|line| line.sent_as(mended.as_bytes()))
 }
 
 /// Reads any line, or says what is wrong with it.
@@ -203,7 +203,7 @@ impl Line {
     }
 
     /// A step remembers how it was sent.
-    fn as_sent(mut self, bytes: &[u8]) -> Self {
+    fn sent_as(mut self, bytes: &[u8]) -> Self {
         if let Self::Step(step) = &mut self {
             step.sent = serde_json::from_slice(bytes).ok();
         }
