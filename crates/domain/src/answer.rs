@@ -120,7 +120,8 @@ fn events_of(block: StoredBlock) -> Vec<RunEvent> {
             let ts = block.started_at;
             let (args, result, error, duration_ms) =
                 (block.args, block.result, block.error, block.duration_ms);
-            vec![RunEvent::Step(Step { id, name, status, args, result, error, duration_ms, ts })]
+            let sent = None;
+            vec![RunEvent::Step(Step { id, name, status, args, result, error, duration_ms, ts, sent })]
         }
         "tool_call" => {
             let round = block.round.unwrap_or_default();

@@ -34,7 +34,7 @@ fn turns() -> impl Strategy<Value = Vec<(String, Vec<Part>, Option<Vec<Value>>)>
     let answer = prop::option::weighted(0.8, prop::collection::vec(block(), 0..6));
     let part = (1usize..300).prop_map(|chars| {
         let (name, mime_type) = ("f.png".to_owned(), "image/png".to_owned());
-        Part { file: Uuid::nil(), name, mime_type, kind: PartKind::Image, chars, data: "".into() }
+        Part { file: Uuid::nil(), name, mime_type, kind: PartKind::Image, chars, at: 0, data: "".into() }
     });
     let files = prop_oneof![3 => Just(Vec::new()), 1 => prop::collection::vec(part, 1..4)];
     prop::collection::vec((question, files, answer), 1..30)

@@ -3,6 +3,8 @@
 
 use serde_json::Value;
 
+use crate::json;
+
 pub const MAX_CONTEXT_BYTES: usize = 256 * 1024;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,13 +42,13 @@ const FIELDS: [(&str, Shape); 13] = [
     ("gcsPath", Shape::Text),
 ];
 
-/// Checks a context that is not null and whose text has passed `json::check`.
+/// Checks a context that is not null and whose text has passed `json::check_kept`.
 pub fn check_context(raw: &str) -> Vec<ContextFault> {
     let whole = |detail: String| vec![ContextFault { pointer: "/context".to_owned(), detail }];
     if raw.len() > MAX_CONTEXT_BYTES {
         return whole(format!("context has {} bytes, at most {MAX_CONTEXT_BYTES} are kept", raw.len()));
     }
-    let Ok(Value::Object(context)) = serde_json::from_str(raw) else {
+    let Value::Object(context) = json::value(raw) else {
         return whole("context must be an object or null".to_owned());
     };
     FIELDS
@@ -118,6 +120,7 @@ mod tests {
             r#"{"rowCount":7.0}"#,
             r#"{"rowCount":1e3}"#,
             r#"{"rowCount":18446744073709551616}"#,
+            r#"{"queryResult":1e400,"x":[-1e400]}"#,
             r#"{"orderBy":[{"field":"a"}],"columns":[],"selectedCells":[{"row":1}]}"#,
         ] {
             assert_eq!(check_context(raw), [], "{raw}");

@@ -2,10 +2,11 @@
 //!
 //! How they stand in the log is `entry`; what they make of a message is `fold`.
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use crate::line::Level;
+use crate::line::{Level, epoch_ms};
 pub use crate::message::Raw;
 use crate::run::RunStatus;
 
@@ -16,7 +17,7 @@ pub enum RunEvent {
     Turn(Turn),
     Delta(Text),
     Reasoning(Text),
-    /// The step line as the sandbox sent it, its known fields.
+    /// The step line as the sandbox sent it.
     Step(Step),
     ToolCalls(ToolCalls),
     ToolResult(ToolResult),
@@ -64,26 +65,88 @@ impl StepStatus {
     }
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(tag = "type", rename = "step", rename_all = "camelCase")]
 pub struct Step {
     pub id: String,
     pub name: String,
     pub status: StepStatus,
     /// Any JSON; `Some` of null is a null that was sent.
-    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "present")]
     pub args: Option<Raw>,
-    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "present")]
     pub result: Option<Raw>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub error: Option<String>,
     /// A number, spelled as it came: parsing it and printing it again could change it.
-    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "present")]
     pub duration_ms: Option<Raw>,
-    /// The line's own time; the engine fills in the time of arrival, so that every reader of the event
-    /// knows `startedAt`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The line's own time in whole epoch ms; `arrived` fills it in.
+    #[serde(default, deserialize_with = "whole_ms")]
     pub ts: Option<i64>,
+    /// The whole line, where it says more than these fields do, or says it in another way.
+    #[serde(skip)]
+    pub sent: Option<Raw>,
+}
+
+/// The fields of a step, as they are written.
+#[derive(Serialize)]
+#[serde(tag = "type", rename = "step", rename_all = "camelCase")]
+struct StepLine<'a> {
+    id: &'a str,
+    name: &'a str,
+    status: StepStatus,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    args: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    duration_ms: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ts: Option<i64>,
+}
+
+impl Serialize for Step {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let Self { id, name, status, args, result, error, duration_ms, ts, sent } = self;
+        if let Some(sent) = sent {
+            return sent.serialize(to);
+        }
+        let line = StepLine {
+            id,
+            name,
+            status: *status,
+            args: args.as_deref(),
+            result: result.as_deref(),
+            error: error.as_deref(),
+            duration_ms: duration_ms.as_deref(),
+            ts: *ts,
+        };
+        line.serialize(to)
+    }
+}
+
+impl Step {
+    /// Its time: its own, else that of its arrival, which it tells from now on, so that every reader of the event
+    /// knows `startedAt`.
+    pub fn arrived(&mut self, now: i64) -> i64 {
+        if let Some(ts) = self.ts {
+            return ts;
+        }
+        self.ts = Some(now);
+        let with_time = |sent: &Raw| {
+            let fields = sent.get().trim_end().strip_suffix('}')?;
+            RawValue::from_string(format!("{fields},\"ts\":{now}}}")).ok()
+        };
+        self.sent = self.sent.as_ref().and_then(with_time);
+        now
+    }
+}
+
+fn whole_ms<'de, D: Deserializer<'de>>(from: D) -> Result<Option<i64>, D::Error> {
+    epoch_ms(&Raw::deserialize(from)?).map(Some).map_err(serde::de::Error::custom)
 }
 
 /// Tells a null that was sent from a field that was left out.

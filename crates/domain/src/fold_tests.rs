@@ -117,6 +117,7 @@ fn step() -> impl Strategy<Value = Step> {
             error,
             duration_ms: duration.map(|ms| serde_json::value::to_raw_value(&ms).unwrap()),
             ts: None,
+            sent: None,
         },
     )
 }

@@ -64,6 +64,13 @@ impl fmt::Display for JsonFault {
 
 impl std::error::Error for JsonFault {}
 
+impl JsonFault {
+    /// A number is too large, and nothing before it is at fault.
+    fn is_range(&self) -> bool {
+        matches!(&self.kind, JsonFaultKind::Syntax { message, .. } if message == "number out of range")
+    }
+}
+
 struct Place<'a>(&'a str);
 
 impl fmt::Display for Place<'_> {
@@ -79,6 +86,76 @@ pub fn check(bytes: &[u8]) -> Result<(), JsonFault> {
         kind: JsonFaultKind::NotUtf8 { at: e.valid_up_to() },
     })?;
     check_within(text, MAX_DEPTH)
+}
+
+/// As `check`, for JSON that is kept as it is spelled: its numbers may be beyond all that can be counted with.
+pub fn check_kept(bytes: &[u8]) -> Result<(), JsonFault> {
+    match (check(bytes), std::str::from_utf8(bytes)) {
+        (Err(fault), Ok(text)) if fault.is_range() => check_within(&countable(text), MAX_DEPTH),
+        (checked, _) => checked,
+    }
+}
+
+/// The value of JSON that `check_kept` has passed; a number that cannot be counted with is the text of it.
+pub(crate) fn value(text: &str) -> serde_json::Value {
+    let read = serde_json::from_str(text).or_else(|_| serde_json::from_str(&countable(text)));
+    read.unwrap_or_default()
+}
+
+/// Whether this begins a number, in JSON that was read.
+pub(crate) fn is_number(json: &str) -> bool {
+    json.starts_with(|first: char| first == '-' || first.is_ascii_digit())
+}
+
+/// The same JSON, with a text in the place of every number that is too large.
+fn countable(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    let (mut rest, mut in_string) = (text, false);
+    while let Some(first) = rest.chars().next() {
+        let len = match first {
+            '\\' if in_string => 1 + rest[1..].chars().next().map_or(0, char::len_utf8),
+            _ if in_string || !is_number(rest) => first.len_utf8(),
+            _ => rest.find(|c: char| !"+-.eE".contains(c) && !c.is_ascii_digit()).unwrap_or(rest.len()),
+        };
+        let (token, after) = rest.split_at(len);
+        if !in_string && token.parse::<f64>().is_ok_and(|number| number.is_infinite()) {
+            out.extend(["\"", token, "\""]);
+        } else {
+            out.push_str(token);
+        }
+        in_string ^= token == "\"";
+        rest = after;
+    }
+    out
+}
+
+/// The same JSON with U+FFFD for each escape that no text can hold: U+0000, and half a surrogate pair. None where
+/// there is no such escape.
+pub(crate) fn mended(text: &str) -> Option<String> {
+    let mut out = String::with_capacity(text.len());
+    let (mut rest, mut mended) = (text, false);
+    while let Some(at) = rest.find('\\') {
+        let (before, escape) = rest.split_at(at);
+        out.push_str(before);
+        let (len, sound) = match (unit(escape), escape.get(6..).and_then(unit)) {
+            (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => (12, true),
+            (Some(0 | 0xd800..=0xdfff), _) => (6, false),
+            (Some(_), _) => (6, true),
+            (None, _) => (1 + escape[1..].chars().next().map_or(0, char::len_utf8), true),
+        };
+        let (own, after) = escape.split_at(len);
+        out.push_str(if sound { own } else { r"\ufffd" });
+        mended |= !sound;
+        rest = after;
+    }
+    out.push_str(rest);
+    mended.then_some(out)
+}
+
+/// The code unit of an escape such as `\u0041`, which the text begins with.
+fn unit(text: &str) -> Option<u16> {
+    let digits = text.strip_prefix(r"\u")?.get(..4)?;
+    digits.bytes().all(|digit| digit.is_ascii_hexdigit()).then(|| u16::from_str_radix(digits, 16).ok())?
 }
 
 /// As `check`, with another bound on the depth: for a value that lies inside of others.

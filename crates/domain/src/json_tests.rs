@@ -147,3 +147,45 @@ fn a_key_is_missed_among_neither_few_nor_many() {
         }
     }
 }
+
+#[test]
+fn what_is_kept_may_hold_any_number() {
+    for text in [
+        "1e400",
+        "[-1E+400,1]",
+        r#"{"a":[1e400,{"b":"1e400 \" 1e400"}],"c":9e9999999999}"#,
+        &format!("[{}]", "9".repeat(400)),
+        r#"["\\",1e400,"\\\"",1e400]"#,
+    ] {
+        assert!(check(text.as_bytes()).is_err(), "{text}");
+        assert_eq!(check_kept(text.as_bytes()), Ok(()), "{text}");
+    }
+    let read = value(r#"{"a":[1e400,1.5],"b":"1e400\""}"#);
+    assert_eq!(read, serde_json::json!({ "a": ["1e400", 1.5], "b": "1e400\"" }));
+    for (text, pointer) in [
+        (r#"{"a":1e400,"a":1}"#, "/a"),
+        ("[1e400,1e]", "/1"),
+        ("[1e400,01]", "/1"),
+        ("[1e400 1e400]", ""),
+        (r#"[1e400,"\u0000"]"#, "/1"),
+    ] {
+        assert_eq!(check_kept(text.as_bytes()).expect_err(text).pointer, pointer, "{text}");
+    }
+}
+
+#[test]
+fn what_no_text_can_hold_is_mended() {
+    for (text, expected) in [
+        (r#""a\u0000b""#, Some(r#""a\ufffdb""#)),
+        (r#""\ud83e""#, Some(r#""\ufffd""#)),
+        (r#""\ud83e\ud83e\udDF5""#, Some(r#""\ufffd\ud83e\udDF5""#)),
+        (r#""\uDDF5\u0041\n""#, Some(r#""\ufffd\u0041\n""#)),
+        (r#""\ud83e\uddf5 \\u0000 \\\\ud83e ü""#, None),
+        (r#"{"\u0000":1}"#, Some(r#"{"\ufffd":1}"#)),
+        (r#""\u00"#, None),
+        ("\"\\ü", None),
+        ("\\", None),
+    ] {
+        assert_eq!(mended(text).as_deref(), expected, "{text}");
+    }
+}

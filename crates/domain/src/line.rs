@@ -1,6 +1,6 @@
 //! The lines a sandbox may send, read strictly. In: the bytes of one line without its end. Out: a line that
-//! means the same to every reader, or why it was rejected. Fields beyond a line's own are dropped: a sandbox
-//! sets no ids, numbers, roles or counts of ours.
+//! means the same to every reader, or why it was rejected. Fields beyond a line's own mean nothing: a sandbox
+//! sets no ids, numbers, roles or counts of ours. Only a step, which readers get as it was sent, carries them along.
 
 mod splitter;
 mod usual;
@@ -89,13 +89,22 @@ fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<&'de RawValue>, 
 
 /// Reads one line, without its `\n`.
 pub fn parse(bytes: &[u8]) -> Result<Line, Rejection> {
-    usual::parse(bytes).map_or_else(|| strict(bytes), Ok)
+    if let Some(line) = usual::parse(bytes) {
+        return Ok(line);
+    }
+    let rejected = match strict(bytes) {
+        Ok(line) => return Ok(line.sent_as(bytes)),
+        Err(rejected) => rejected,
+    };
+    // A string may hold anything; what cannot be kept of it does not cost the rest.
+    let mended = std::str::from_utf8(bytes).ok().and_then(json::mended).ok_or(rejected)?;
+    strict(mended.as_bytes()).map(|line| line.sent_as(mended.as_bytes()))
 }
 
 /// Reads any line, or says what is wrong with it.
 fn strict(bytes: &[u8]) -> Result<Line, Rejection> {
     // The whole line is checked first: what the types below pass over unread is sound, too.
-    json::check(bytes)?;
+    json::check_kept(bytes)?;
     // An array would pass for a struct's fields in order.
     if bytes.trim_ascii_start().first() != Some(&b'{') {
         return Err(Rejection::NotAnObject);
@@ -118,7 +127,7 @@ fn strict(bytes: &[u8]) -> Result<Line, Rejection> {
 
 fn step(fields: &Fields<'_>, ts: Option<i64>) -> Result<Step, Rejection> {
     if let Some(duration) = fields.duration_ms {
-        required::<f64>("durationMs", Some(duration), "a number")?;
+        number("durationMs", duration)?;
     }
     Ok(Step {
         id: string("id", fields.id)?,
@@ -129,6 +138,7 @@ fn step(fields: &Fields<'_>, ts: Option<i64>) -> Result<Step, Rejection> {
         error: fields.error.map(|error| string("error", Some(error))).transpose()?,
         duration_ms: fields.duration_ms.map(ToOwned::to_owned),
         ts,
+        sent: None,
     })
 }
 
@@ -165,13 +175,19 @@ fn required<T: DeserializeOwned>(
     serde_json::from_str(raw.get()).map_err(|_| Rejection::WrongType { field, expected })
 }
 
+/// A number as near as it can be counted with.
+fn number(field: &'static str, raw: &RawValue) -> Result<f64, Rejection> {
+    let number = json::is_number(raw.get()).then(|| raw.get().parse().ok()).flatten();
+    number.ok_or(Rejection::WrongType { field, expected: "a number" })
+}
+
 /// Whole milliseconds of a number; a fraction is dropped.
-fn epoch_ms(raw: &RawValue) -> Result<i64, Rejection> {
+pub(crate) fn epoch_ms(raw: &RawValue) -> Result<i64, Rejection> {
     let whole: Option<i64> = serde_json::from_str(raw.get()).ok();
     let ms = match whole {
         Some(ms) => ms,
         // `as` goes to the nearest end.
-        None => required::<f64>("ts", Some(raw), "a number")? as i64,
+        None => number("ts", raw)? as i64,
     };
     Ok(ms.clamp(0, LAST_MS))
 }
@@ -184,6 +200,14 @@ impl Line {
             Self::Result { ts, .. } | Self::Error { ts, .. } => *ts,
             Self::Step(step) => step.ts,
         }
+    }
+
+    /// A step remembers how it was sent.
+    fn sent_as(mut self, bytes: &[u8]) -> Self {
+        if let Self::Step(step) = &mut self {
+            step.sent = serde_json::from_slice(bytes).ok();
+        }
+        self
     }
 
     /// The run ends with it.

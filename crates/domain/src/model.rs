@@ -8,6 +8,9 @@ use crate::message::Raw;
 pub use crate::part::{Part, PartKind, Takes};
 use crate::run::Usage;
 
+/// What stands between two texts of one message.
+const PARAGRAPH: &str = "\n\n";
+
 /// What a model is given to go on from.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Prompt {
@@ -31,6 +34,54 @@ pub struct Words {
     pub text: String,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<Part>,
+}
+
+/// A piece of what a user said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Piece<'a> {
+    Text(&'a str),
+    Part(&'a Part),
+}
+
+impl Words {
+    /// Puts a text behind what was said, with a blank line between texts.
+    pub fn say(&mut self, text: &str) {
+        if !self.text.is_empty() && !text.is_empty() {
+            self.text.push_str(PARAGRAPH);
+        }
+        self.text.push_str(text);
+    }
+
+    /// Puts a file behind what was said.
+    pub fn show(&mut self, part: Part) {
+        self.parts.push(Part { at: self.text.len(), ..part });
+    }
+
+    /// Puts what was said after it behind all of this. Files that came before their words still do.
+    pub fn join(&mut self, after: Self) {
+        let own = self.text.len();
+        self.say(&after.text);
+        let moved = self.text.len() - after.text.len();
+        let at = |part: &Part| if part.at == 0 { own } else { moved + part.at };
+        self.parts.extend(after.parts.into_iter().map(|part| Part { at: at(&part), ..part }));
+    }
+
+    /// Texts and files in their order.
+    pub fn pieces(&self) -> Vec<Piece<'_>> {
+        let (mut pieces, mut told) = (Vec::with_capacity(self.parts.len() + 1), 0);
+        let mut text = |to: usize| {
+            let text = self.text.get(told..to).unwrap_or_default();
+            let text = if told > 0 { text.strip_prefix(PARAGRAPH).unwrap_or(text) } else { text };
+            told = told.max(to);
+            (!text.is_empty()).then_some(Piece::Text(text))
+        };
+        for part in &self.parts {
+            pieces.extend(text(part.at));
+            pieces.push(Piece::Part(part));
+        }
+        pieces.extend(text(self.text.len()));
+        pieces
+    }
 }
 
 impl<T: Into<String>> From<T> for Words {

@@ -45,9 +45,17 @@ pub struct Part {
     pub kind: PartKind,
     /// What it counts against the budget.
     pub chars: usize,
+    /// How many bytes of the words come before it.
+    #[serde(skip_serializing_if = "is_first")]
+    pub at: usize,
     /// The text, the bytes in base64, or where a request says they are; empty until it is read.
     #[serde(serialize_with = "length")]
     pub data: Arc<str>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
+fn is_first(at: &usize) -> bool {
+    *at == 0
 }
 
 fn length<S: Serializer>(data: &Arc<str>, to: S) -> Result<S::Ok, S::Error> {
@@ -100,7 +108,8 @@ pub fn shown(message: &Message, takes: Takes, room: usize) -> Shown {
                 if chars <= left {
                     left -= chars;
                     names.push(format!("{about})"));
-                    shown.parts.push(Part { file: file_id, name, mime_type, kind, chars, data: "".into() });
+                    let (file, data) = (file_id, "".into());
+                    shown.parts.push(Part { file, name, mime_type, kind, chars, at: 0, data });
                     continue;
                 }
                 if kind == PartKind::Text {

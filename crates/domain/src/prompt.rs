@@ -158,10 +158,7 @@ pub fn valid(messages: impl IntoIterator<Item = Said>) -> Vec<Said> {
         match said {
             Said::User(words) if words.text.trim().is_empty() && words.parts.is_empty() => {}
             Said::User(words) => match out.last_mut() {
-                Some(Said::User(before)) => {
-                    join(&mut before.text, &words.text);
-                    before.parts.extend(words.parts);
-                }
+                Some(Said::User(before)) => before.join(words),
                 _ => out.push(Said::User(words)),
             },
             // Nobody has asked yet, or nothing was called: it answers nothing.

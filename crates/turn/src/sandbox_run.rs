@@ -123,7 +123,7 @@ impl Turns {
                     Line::Log { level, message, ts } => {
                         (ts.unwrap_or(now), RunEvent::Log(Log { level, message, ts }))
                     }
-                    Line::Step(mut step) => (*step.ts.get_or_insert(now), RunEvent::Step(step)),
+                    Line::Step(mut step) => (step.arrived(now), RunEvent::Step(step)),
                     Line::Delta { text, ts } => (ts.unwrap_or(now), RunEvent::Delta(Text { text })),
                     // The outcome that follows says the same.
                     Line::Result { .. } | Line::Error { .. } => {

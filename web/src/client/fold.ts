@@ -128,8 +128,14 @@ export function fold(events: Pick<RunEvent, 'event' | 'data' | 'ts'>[]): Block[]
   return folding.finish();
 }
 
-/** The time of an event: steps bring their own. */
-export const timeOf = (data: Record<string, unknown>, now: number) => toNumber(data.ts) ?? now;
+/** The last instant a date can hold. */
+const LAST = 8_640_000_000_000_000;
+
+/** The time of an event in whole milliseconds: steps bring their own, as their sandbox spelled it. */
+export function timeOf(data: Record<string, unknown>, now: number): number {
+  const ts = toNumber(data.ts);
+  return ts === undefined ? now : Math.min(Math.max(Math.trunc(ts), 0), LAST);
+}
 
 /** A field that the new line has, else the one that was there; a null that was sent counts. */
 function kept<K extends string>(field: K, line: object, before: object | undefined): object {

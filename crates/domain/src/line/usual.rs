@@ -77,7 +77,7 @@ fn is_sound(fields: &Fields<'_>) -> bool {
 
 fn step(fields: Fields<'_>, ts: Option<i64>) -> Option<Step> {
     if let Some(duration) = fields.duration_ms {
-        serde_json::from_str::<f64>(duration.get()).ok()?;
+        super::number("durationMs", duration).ok()?;
     }
     Some(Step {
         id: fields.id?,
@@ -93,6 +93,7 @@ fn step(fields: Fields<'_>, ts: Option<i64>) -> Option<Step> {
         error: fields.error,
         duration_ms: fields.duration_ms.map(ToOwned::to_owned),
         ts,
+        sent: None,
     })
 }
 

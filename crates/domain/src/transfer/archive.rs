@@ -174,7 +174,7 @@ impl Archive {
             }
         }
         if let Some(context) = &of.context {
-            json::check(context.as_bytes()).map_err(|fault| Refusal(format!("context: {fault}")))?;
+            json::check_kept(context.as_bytes()).map_err(|fault| Refusal(format!("context: {fault}")))?;
             if let Some(fault) = check_context(context).into_iter().next() {
                 return Err(Refusal(format!("{}: {}", fault.pointer, fault.detail)));
             }

@@ -102,7 +102,7 @@ pub fn read_block(block: &RawValue) -> Result<Block, Refusal> {
 
 /// A step line as a block, as the fold would make it at its end.
 pub fn step_block(step: Step, started_at: i64) -> Block {
-    let Step { id, name, status, args, result, error, duration_ms, ts } = step;
+    let Step { id, name, status, args, result, error, duration_ms, ts, .. } = step;
     Block::Step { id, name, status, args, result, error, duration_ms, started_at: ts.unwrap_or(started_at) }
 }
 

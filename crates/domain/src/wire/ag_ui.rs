@@ -23,6 +23,8 @@ pub(super) struct AgUi {
     failed: bool,
     /// Its beginning was told by `join`.
     joined: bool,
+    /// The events make the messages of a snapshot, where a result can still be replaced.
+    pub(super) snapshot: bool,
 }
 
 impl AgUi {
@@ -162,7 +164,7 @@ impl AgUi {
                 out.push(json!({ "type": "TOOL_CALL_END", "toolCallId": id }));
             }
             // What was said of a call stays said.
-            Piece::Ended(ended) if ended.again => {}
+            Piece::Ended(ended) if ended.again && !(self.snapshot && ended.says()) => {}
             Piece::Ended(ended) => {
                 let id = self.call_id(&ended.id);
                 out.push(
@@ -242,6 +244,10 @@ pub(super) fn apply(events: &[Value], messages: &mut Vec<Value>) {
             }
             "TOOL_CALL_RESULT" => {
                 let call = &event["toolCallId"];
+                if let Some(given) = messages.iter_mut().find(|message| message["id"] == *id) {
+                    given["content"] = event["content"].clone();
+                    continue;
+                }
                 let asks = |message: &Value| {
                     message["toolCalls"]
                         .as_array()

@@ -135,8 +135,8 @@ pub fn forward(ts: i64, kind: &str, data: &str, line: Option<&str>, out: &mut Ve
 /// text as it stands in the log.
 pub fn render(wire: Wire, seq: i64, ts: i64, kind: &str, data: &str, out: &mut Vec<u8>) {
     match wire {
-        // Logs never reach the chat.
-        _ if kind == "log" => {}
+        // Logs are events of executions alone, whose lines `forward` writes; every number has its frame.
+        Wire::Ndjson if kind == "log" => {}
         Wire::Envelope => envelope::render(seq, kind, data, out),
         Wire::Ndjson => ndjson::render(ts, kind, data, out),
         // The others look back; see `Renderer`.
@@ -280,6 +280,7 @@ pub fn ag_ui_messages<'a>(
     messages: &mut Vec<Value>,
 ) {
     let mut voice = ag_ui::AgUi::default();
+    voice.snapshot = true;
     base.clone_into(&mut voice.base);
     for (kind, data) in events {
         ag_ui::apply(&voice.events(kind, data), messages);

@@ -1,9 +1,10 @@
 //! For parsers of OpenAI's stream: `chat.completion.chunk`s, ended by `[DONE]`. What that stream has no word for is a
-//! chunk without choices under an `event:` name of its own (`tool_calls`, `tool_result`, `sources`, …).
+//! chunk without choices under an `event:` name of its own (`tool_calls`, `tool_result`, `sources`, …). What such an
+//! event says is a member with its name: an `error` or `id` of a call would be taken for the stream's.
 
 use std::io::Write as _;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::told::{Told, Word};
 
@@ -30,13 +31,16 @@ impl OpenAi {
             Word::Reasoning(text) => self.delta(Some(seq), json!({ "reasoning_content": text }), out),
             Word::Calls { round, calls, ended } => {
                 let last = if ended.is_none() { Some(seq) } else { None };
-                self.named("tool_calls", last, json!({ "round": round, "calls": calls }), out);
+                self.named("tool_calls", last, &[("round", json!(round)), ("calls", json!(calls))], out);
                 if let Some(ended) = ended {
-                    self.named("tool_result", Some(seq), ended, out);
+                    self.named("tool_result", Some(seq), &[("tool_result", ended)], out);
                 }
             }
-            Word::Ended(ended) => self.named("tool_result", Some(seq), ended, out),
-            Word::Other(data) => self.named(kind, Some(seq), data, out),
+            Word::Ended(ended) => self.named("tool_result", Some(seq), &[("tool_result", ended)], out),
+            Word::Other(mut data) if kind == "sources" => {
+                self.named(kind, Some(seq), &[(kind, data["sources"].take())], out);
+            }
+            Word::Other(data) => self.named(kind, Some(seq), &[(kind, data)], out),
             Word::Closing { rest, whole } => {
                 if whole && self.spoke && !rest.is_empty() {
                     self.text(None, &format!("\n\n{rest}"), out);
@@ -45,7 +49,7 @@ impl OpenAi {
                 }
                 let reason = if self.told.cut { "length" } else { "stop" };
                 let stop = json!([{ "index": 0, "delta": {}, "finish_reason": reason, "logprobs": null }]);
-                self.chunk(None, Some(seq), stop, Value::Null, out);
+                self.chunk(None, Some(seq), stop, &[], out);
             }
             Word::Failure { code, message } => {
                 let error =
@@ -64,22 +68,28 @@ impl OpenAi {
 
     fn delta(&self, seq: Option<i64>, delta: Value, out: &mut Vec<u8>) {
         let choices = json!([{ "index": 0, "delta": delta, "finish_reason": null, "logprobs": null }]);
-        self.chunk(None, seq, choices, Value::Null, out);
+        self.chunk(None, seq, choices, &[], out);
     }
 
-    fn named(&self, name: &str, seq: Option<i64>, data: Value, out: &mut Vec<u8>) {
-        self.chunk(Some(name), seq, json!([]), data, out);
+    fn named(&self, name: &str, seq: Option<i64>, own: &[(&str, Value)], out: &mut Vec<u8>) {
+        self.chunk(Some(name), seq, json!([]), own, out);
     }
 
-    /// What the data says goes before what every chunk has, but for what makes it one.
-    fn chunk(&self, name: Option<&str>, seq: Option<i64>, choices: Value, data: Value, out: &mut Vec<u8>) {
-        let mut chunk = if let Value::Object(data) = data { data } else { Map::new() };
-        chunk.entry("id").or_insert_with(|| self.id.clone().into());
-        chunk.insert("object".into(), "chat.completion.chunk".into());
-        chunk.insert("created".into(), self.created.into());
-        chunk.insert("model".into(), MODEL.into());
-        chunk.insert("choices".into(), choices);
-        frame(name, seq, &Value::Object(chunk).to_string(), out);
+    /// `own` is what the chunk has beside the members of every chunk.
+    fn chunk(
+        &self,
+        name: Option<&str>,
+        seq: Option<i64>,
+        choices: Value,
+        own: &[(&str, Value)],
+        out: &mut Vec<u8>,
+    ) {
+        let mut chunk = json!({ "id": self.id, "object": "chat.completion.chunk", "created": self.created,
+            "model": MODEL, "choices": choices });
+        for (member, value) in own {
+            chunk[*member] = value.clone();
+        }
+        frame(name, seq, &chunk.to_string(), out);
     }
 }
 

@@ -57,6 +57,11 @@ pub(super) struct Ended {
 }
 
 impl Ended {
+    /// Whether it has a word of its own: an end without one leaves what an earlier one said.
+    pub(super) fn says(&self) -> bool {
+        self.error.is_some() || !self.result.is_null()
+    }
+
     /// The result, or the error, as text.
     pub(super) fn text(&self) -> String {
         match (&self.error, &self.result) {

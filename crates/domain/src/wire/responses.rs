@@ -111,7 +111,7 @@ impl Responses {
             Piece::Thought(_, text) => self.text("response.reasoning_text.delta", text, out),
             Piece::ThoughtEnd(_) => self.close("response.reasoning_text.done", out),
             Piece::Call { id, name, args } => self.call(id, &name, &args, out),
-            Piece::Ended(ended) if ended.again => {}
+            Piece::Ended(ended) if ended.again => self.ended_again(&ended),
             Piece::Ended(ended) => self.ended(&ended, out),
             Piece::Approval { id, name, args, .. } => {
                 let item = json!({ "type": "mcp_approval_request", "id": id, "name": name,
@@ -257,6 +257,14 @@ impl Responses {
             "output": ended.text(), "status": "in_progress" });
         let at = self.add(item, out);
         self.done(at, out);
+    }
+
+    /// What was told is told; the object has the last word, as the stored message has.
+    fn ended_again(&mut self, ended: &Ended) {
+        let given = |item: &&mut Value| item["type"] == "function_call_output" && item["call_id"] == ended.id;
+        if let (true, Some(item)) = (ended.says(), self.output.iter_mut().find(given)) {
+            item["output"] = json!(ended.text());
+        }
     }
 }
 

@@ -6,6 +6,8 @@ use std::collections::HashSet;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::json;
+
 /// An event as such a dialect needs it.
 pub(super) enum Word {
     Begin {
@@ -65,7 +67,7 @@ struct Ending {
 
 impl Told {
     pub(super) fn read(&mut self, kind: &str, data: &str) -> Word {
-        let data: Value = serde_json::from_str(data).unwrap_or_default();
+        let data = json::value(data);
         let text = || data["text"].as_str().unwrap_or_default().to_owned();
         match kind {
             "turn" => Word::Begin {

@@ -11,7 +11,7 @@ use crate::message::{Message, MessageRole};
 
 /// `id` is what the client calls the message; `base` is where this server is.
 pub fn ui_message(base: &str, conversation: &str, id: &str, message: &Message) -> Value {
-    let blocks: Vec<Value> = serde_json::from_str(&message.content).unwrap_or_default();
+    let blocks = crate::json::value(&message.content);
     let mut parts: Vec<Value> = Vec::new();
     if message.role == MessageRole::Assistant {
         parts.push(json!({ "type": "step-start" }));
@@ -19,7 +19,13 @@ pub fn ui_message(base: &str, conversation: &str, id: &str, message: &Message) -
     let files: Vec<Value> = serde_json::from_str(&message.file_attachments).unwrap_or_default();
     parts.extend(files.iter().map(|attached| file(base, conversation, attached)));
     let mut taken = HashSet::new();
-    parts.extend(blocks.iter().filter_map(|block| part(base, conversation, block, &mut taken)));
+    parts.extend(
+        blocks
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|block| part(base, conversation, block, &mut taken)),
+    );
     json!({ "id": id, "role": message.role.as_str(), "parts": parts,
         "metadata": { "createdAt": message.created_at.as_millisecond() } })
 }

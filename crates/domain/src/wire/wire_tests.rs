@@ -131,6 +131,7 @@ proptest! {
                 error: None,
                 duration_ms: None,
                 ts: Some(1),
+                sent: None,
             }));
         }
         events.push(RunEvent::Result(Finished {

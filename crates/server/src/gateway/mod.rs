@@ -252,20 +252,20 @@ impl Drop for Metered {
 /// A file that came with a request.
 fn sent(kind: PartKind, name: &str, mime_type: &str, data: &str) -> Part {
     let (file, name, mime_type) = (Uuid::nil(), name.to_owned(), mime_type.to_owned());
-    Part { file, name, mime_type, kind, chars: 0, data: data.into() }
+    Part { file, name, mime_type, kind, chars: 0, at: 0, data: data.into() }
 }
 
-/// What a user said: files that can be shown are, the rest is text.
+/// What a user said, in order: files that can be shown are, the rest is text.
 fn words(content: &Value, part: impl Fn(&Value) -> Option<Part>) -> Words {
     let Some(all) = content.as_array() else { return text_of(content).into() };
-    let (mut parts, mut rest) = (Vec::new(), Vec::new());
+    let mut words = Words::default();
     for one in all {
         match part(one) {
-            Some(part) => parts.push(part),
-            None => rest.push(one.clone()),
+            Some(part) => words.show(part),
+            None => words.say(&text_of_part(one)),
         }
     }
-    Words { text: text_of(&Value::Array(rest)), parts }
+    words
 }
 
 /// The texts of a list.
@@ -278,13 +278,17 @@ fn text_of(content: &Value) -> String {
     match content {
         Value::String(text) => text.clone(),
         Value::Array(parts) => {
-            let texts = parts.iter().map(|part| match part["text"].as_str() {
-                Some(text) => text.to_owned(),
-                None => format!("[{}]", part["type"].as_str().unwrap_or("part")),
-            });
+            let texts = parts.iter().map(text_of_part);
             texts.collect::<Vec<_>>().join("\n\n")
         }
         _ => String::new(),
+    }
+}
+
+fn text_of_part(part: &Value) -> String {
+    match part["text"].as_str() {
+        Some(text) => text.to_owned(),
+        None => format!("[{}]", part["type"].as_str().unwrap_or("part")),
     }
 }
 

@@ -50,7 +50,7 @@ impl ConversationWrite {
 /// Reads a document whose size was limited before. `max_tabs` is the operator's limit.
 pub fn read(bytes: &[u8], operation: Operation, max_tabs: usize) -> Result<ConversationWrite, ErrorDocument> {
     let not_json = |pointer, detail| ErrorDocument::from(malformed(pointer, detail));
-    json::check(bytes).map_err(|fault| not_json(fault.pointer.clone(), sentence(&fault.to_string())))?;
+    json::check_kept(bytes).map_err(|fault| not_json(fault.pointer.clone(), sentence(&fault.to_string())))?;
     let text = std::str::from_utf8(bytes).map_err(|fault| not_json(String::new(), fault.to_string()))?;
     let mut reader = Reader { operation, max_tabs, errors: ErrorDocument::default() };
     let write = reader.document(text).unwrap_or_default();

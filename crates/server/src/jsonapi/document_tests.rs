@@ -60,7 +60,7 @@ fn the_smallest_documents() {
 
 #[test]
 fn a_whole_create_is_read_to_the_byte() {
-    let context = r#"{ "z": 1.50, "a": 1E+2, "selectionType" : "rows", "big": 12345678901234567890123 }"#;
+    let context = r#"{ "z": 1.50, "a": 1E+2, "selectionType" : "rows", "big": 12345678901234567890123, "beyond": [1e400] }"#;
     let text = format!(
         r#"{{"jsonapi":{{"version":"1.1"}},"meta":{{}},"links":{{}},"@note":1,"data":{{
             "type":"chat_conversation","id":"{ID}","lid":"x","meta":{{}},

@@ -44,7 +44,7 @@ async fn documents_that_are_none(world: World) {
         ("comment", format!("/* */{whole}").into_bytes(), "JSON"),
         ("single quotes", whole.replace('"', "'").into_bytes(), "JSON"),
         ("NaN", context("\"x\":NaN").into_bytes(), "JSON"),
-        ("huge number", context("\"x\":1e999").into_bytes(), "JSON"),
+        ("number without its end", context("\"x\":1e").into_bytes(), "JSON"),
         ("byte order mark", [b"\xef\xbb\xbf", whole.as_bytes()].concat(), "JSON"),
         ("UTF-16", whole.encode_utf16().flat_map(u16::to_le_bytes).collect(), "JSON"),
         ("invalid UTF-8", with_title(b"\xff\xfe"), "UTF-8"),

@@ -78,6 +78,13 @@ async fn lines_as_they_came(home: Home) -> Option<()> {
     // The same lines again for whoever attaches later.
     let again = world.ann.get(&format!("/v1/runs/{}/events?wire=ndjson", id(&run))).await;
     assert_eq!(again.text, body);
+    // As server-sent events every number has its frame, a log's too.
+    let events = world.ann.get(&format!("/v1/runs/{}/events", id(&run))).await.text;
+    let of = |name: &str| events.lines().filter_map(|line| line.strip_prefix(name)).collect::<Vec<_>>();
+    assert_eq!(of("event: "), ["turn", "log", "step", "delta", "step", "result", "done"]);
+    assert_eq!(of("id: "), ["1", "2", "3", "4", "5", "6", "7"]);
+    assert_eq!(run["last_event"], 7);
+    assert!(of("data: ")[2].contains(r#""unknown":null,"ts":"#), "{events}");
     // It is no conversation.
     assert_eq!(world.ann.get("/v1/chat-conversations").await.body["data"], json!([]));
     Some(())

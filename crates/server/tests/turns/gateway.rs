@@ -492,7 +492,10 @@ async fn what_a_client_asks_of_the_answer_is_translated(backend: Backend) -> Opt
     let body = json!({ "model": "anthropic/m", "max_tokens": 9, "temperature": 0.25, "top_p": 0.5, "stop": "END",
         "tool_choice": "required", "parallel_tool_calls": false,
         "tools": [{ "type": "function", "function": { "name": "f" } }],
-        "messages": [{ "role": "user", "content": [{ "type": "text", "text": "Look" }, picture] }] });
+        "messages": [
+            { "role": "user", "content": [{ "type": "text", "text": "Look" }, picture] },
+            { "role": "user", "content": [picture, { "type": "text", "text": "and" }, { "type": "text", "text": "here" },
+                picture, picture, { "type": "text", "text": "?" }] }] });
     post(&world, PATHS[0], &body).await;
     let sent = provider.request(0).await.unwrap().body;
     assert_eq!(
@@ -501,9 +504,25 @@ async fn what_a_client_asks_of_the_answer_is_translated(backend: Backend) -> Opt
     );
     assert_eq!(sent["stop_sequences"], json!(["END"]));
     assert_eq!(sent["tool_choice"], json!({ "type": "any", "disable_parallel_tool_use": true }));
-    let content = &sent["messages"][0]["content"];
-    assert_eq!(content[0]["source"], json!({ "type": "url", "url": "https://pictures.example/1.png" }));
-    assert_eq!((&content[1]["text"], content.as_array().unwrap().len()), (&json!("Look"), 2));
+    // What was said and shown comes in its order.
+    let (text, source) = (
+        |text: &str| json!({ "type": "text", "text": text }),
+        json!({ "type": "url",
+        "url": "https://pictures.example/1.png" }),
+    );
+    let picture = json!({ "type": "image", "source": source });
+    let mut content = sent["messages"][0]["content"].clone();
+    content.as_array_mut().unwrap().last_mut().unwrap().as_object_mut().unwrap().remove("cache_control");
+    let expected = [
+        text("Look"),
+        picture.clone(),
+        picture.clone(),
+        text("and\n\nhere"),
+        picture.clone(),
+        picture,
+        text("?"),
+    ];
+    assert_eq!(content, json!(expected));
     // And the other way.
     provider.then(stream(OPENAI));
     let picture =
@@ -511,7 +530,7 @@ async fn what_a_client_asks_of_the_answer_is_translated(backend: Backend) -> Opt
     let body = json!({ "model": "openai/m", "max_tokens": 9, "temperature": 0.25, "top_p": 0.5,
         "stop_sequences": ["A", "B"], "tool_choice": { "type": "tool", "name": "f" },
         "tools": [{ "name": "f", "input_schema": { "type": "object" } }], "messages": [
-        { "role": "user", "content": [picture] },
+        { "role": "user", "content": [{ "type": "text", "text": "This" }, picture, { "type": "text", "text": "or" }, picture] },
         { "role": "assistant", "content": [{ "type": "tool_use", "id": "c1", "name": "f", "input": {} }] },
         { "role": "user", "content": [{ "type": "tool_result", "tool_use_id": "c1", "is_error": true, "content": "no" }] }] });
     post(&world, PATHS[1], &body).await;
@@ -521,7 +540,8 @@ async fn what_a_client_asks_of_the_answer_is_translated(backend: Backend) -> Opt
         (&json!(0.25), &json!(0.5), &json!(["A", "B"]))
     );
     assert_eq!(sent["tool_choice"], json!({ "type": "function", "function": { "name": "f" } }));
-    let shown = json!([{ "type": "image_url", "image_url": { "url": "data:image/png;base64,iVBO" } }]);
+    let picture = json!({ "type": "image_url", "image_url": { "url": "data:image/png;base64,iVBO" } });
+    let shown = json!([text("This"), picture, text("or"), picture]);
     assert_eq!(
         (&sent["messages"][0]["content"], &sent["messages"][2]["content"]),
         (&shown, &json!("Error: no"))

@@ -16,6 +16,7 @@ stories!(
     the_end_does_not_wait_for_the_connection,
     a_long_trace_in_pages,
     line_ends_and_marks,
+    what_a_line_says_is_kept,
 );
 
 fn kinds(entries: &[Value]) -> Vec<&str> {
@@ -60,7 +61,7 @@ async fn rejected_lines_are_counted(backend: Backend) -> Option<()> {
         br#"{"type":"delta","text":"a","text":"b"}"#,
         b"{\"type\":\"delta\",\"text\":\"\xff\"}",
         br#"{"type":"step","id":"s","name":"n","status":"paused"}"#,
-        br#"{"type":"delta","text":"\u0000"}"#,
+        br#"{"type":"log","level":"loud","message":"m"}"#,
     ];
     let mut body = Vec::new();
     for line in bad {
@@ -171,5 +172,33 @@ async fn line_ends_and_marks(backend: Backend) -> Option<()> {
     assert_eq!(told.frames[1].data["text"], text);
     assert_eq!(world.last_parts(&told.conversation()).await[0]["text"], text);
     assert_eq!(world.sandbox.request(0).await.unwrap().body["message"]["content"], text);
+    Some(())
+}
+
+/// A step reaches its readers as it was sent, a number as it was spelled; of a string only what no text can hold is
+/// replaced.
+async fn what_a_line_says_is_kept(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let step = r#"{"type":"step","id":"s","name":"n","status":"succeeded","result":{"n":[1e400,1.50]},"label":"L","ts":12.7}"#;
+    world.play(bytes(format!("{step}\n{}\n", r#"{"type":"result","message":"a\u0000b \ud83e."}"#)));
+    let begun = world.begin_async(&json!({ "message": "hi" })).await;
+    let (run, conversation) = (begun["run"].as_str().unwrap(), begun["conversation"].as_str().unwrap());
+    // To its end, which the stream is over with.
+    world.get(&format!("/v1/runs/{run}/events?wire=ndjson")).await;
+    assert_eq!(world.run(run).await["status"], "succeeded");
+    let block = r#"{"type":"step","id":"s","name":"n","status":"succeeded","result":{"n":[1e400,1.50]},"startedAt":12}"#;
+    let text = "a\u{fffd}b \u{fffd}.";
+    for (path, shown) in [
+        (format!("/v1/runs/{run}/events"), vec![step, block, text]),
+        (format!("/v1/runs/{run}/events?wire=ndjson"), vec![step, text]),
+        (format!("/v1/runs/{run}/events?wire=ui-message"), vec![r#""output":{"n":["1e400",1.5]}"#, text]),
+        (format!("/v1/runs/{run}/trace"), vec![step, text]),
+        (format!("/v1/chat-conversations/{conversation}"), vec![block, text]),
+    ] {
+        let answer = world.get(&path).await;
+        for part in shown {
+            assert!(answer.text.contains(part), "{path}: {part} is not in {}", answer.text);
+        }
+    }
     Some(())
 }

@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 
 use domain::model::{
-    Ask, CallPart, Choice, Dialect, Finish, Manner, ModelEvent, ModelFault, Part, PartKind, Prompt, Said,
-    ToolSpec, Words, keepable,
+    Ask, CallPart, Choice, Dialect, Finish, Manner, ModelEvent, ModelFault, Part, PartKind, Piece, Prompt,
+    Said, ToolSpec, Words, keepable,
 };
 use domain::run::Usage;
 use domain::secret::Secret;
@@ -270,7 +270,7 @@ fn messages(prompt: &Prompt) -> Vec<Value> {
     out.into_iter().map(|(role, content)| json!({ "role": role, "content": content })).collect()
 }
 
-/// Files come before the words about them.
+/// Texts and files in their order.
 fn content(words: &Words) -> Vec<Value> {
     let part = |part: &Part| {
         let source = match part.url() {
@@ -283,8 +283,11 @@ fn content(words: &Words) -> Vec<Value> {
             PartKind::Pdf => json!({ "type": "document", "source": source, "title": part.name }),
         }
     };
-    let text = (!words.text.is_empty()).then(|| json!({ "type": "text", "text": words.text }));
-    words.parts.iter().map(part).chain(text).collect()
+    let piece = |piece| match piece {
+        Piece::Text(text) => json!({ "type": "text", "text": text }),
+        Piece::Part(shown) => part(shown),
+    };
+    words.pieces().into_iter().map(piece).collect()
 }
 
 /// The events of one answer.

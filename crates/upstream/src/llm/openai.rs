@@ -2,8 +2,8 @@
 //! Read leniently: what is not known is passed over, and what servers are known to leave out is made up for.
 
 use domain::model::{
-    Ask, CallPart, Choice, Dialect, Finish, Manner, ModelEvent, ModelFault, Part, PartKind, Prompt, Said,
-    ToolSpec, Words, keepable,
+    Ask, CallPart, Choice, Dialect, Finish, Manner, ModelEvent, ModelFault, Part, PartKind, Piece, Prompt,
+    Said, ToolSpec, Words, keepable,
 };
 use domain::run::Usage;
 use domain::secret::Secret;
@@ -171,10 +171,13 @@ fn messages(prompt: &Prompt) -> Vec<Value> {
     out
 }
 
-/// Files come before the words about them. Where all is text it is one: not every server takes a list.
+/// Where all is text it is one: not every server takes a list.
 fn content(words: &Words) -> Value {
     if words.parts.iter().all(|part| part.kind == PartKind::Text) {
-        let texts = words.parts.iter().map(Part::as_text).chain([words.text.clone()]);
+        let texts = words.pieces().into_iter().map(|piece| match piece {
+            Piece::Text(text) => text.to_owned(),
+            Piece::Part(part) => part.as_text(),
+        });
         return json!(texts.collect::<Vec<_>>().join("\n\n"));
     }
     let part = |part: &Part| {
@@ -186,8 +189,11 @@ fn content(words: &Words) -> Value {
             PartKind::Pdf => json!({ "type": "file", "file": { "filename": part.name, "file_data": url } }),
         }
     };
-    let text = (!words.text.is_empty()).then(|| json!({ "type": "text", "text": words.text }));
-    words.parts.iter().map(part).chain(text).collect()
+    let piece = |piece| match piece {
+        Piece::Text(text) => json!({ "type": "text", "text": text }),
+        Piece::Part(shown) => part(shown),
+    };
+    words.pieces().into_iter().map(piece).collect()
 }
 
 /// The chunks of one answer.

@@ -66,7 +66,7 @@ fn files(kinds: &[PartKind]) -> Ask {
             PartKind::Pdf => ("report.pdf", "application/pdf", "JVBERi0xLjc="),
         };
         let (name, mime_type, data) = (name.into(), mime_type.into(), data.into());
-        Part { file: uuid::Uuid::nil(), name, mime_type, kind: *kind, chars: 0, data }
+        Part { file: uuid::Uuid::nil(), name, mime_type, kind: *kind, chars: 0, at: 0, data }
     };
     let words = Words { text: "What is this?".into(), parts: kinds.iter().map(part).collect() };
     Ask { prompt: Prompt { system: "Be brief.".into(), messages: vec![Said::User(words)] }, ..plain() }

@@ -1,6 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import { Fold, fold } from '../fold';
+import { Fold, fold, timeOf } from '../fold';
+import { parse } from '../json';
 import type { Block, RunEvent } from '../types';
 
 // The server's fold runs over these same files.
@@ -25,6 +26,16 @@ describe('the fold', () => {
     const sent = filled(events, repeat);
     // As texts, so that the order of the fields counts.
     expect(JSON.stringify(fold(sent))).toBe(JSON.stringify(filled(blocks, repeat)));
+  });
+
+  it.each([
+    ['{}', 7],
+    ['{"ts":12.7}', 12],
+    ['{"ts":-5}', 0],
+    ['{"ts":1e12}', 1_000_000_000_000],
+    ['{"ts":1e400}', 8_640_000_000_000_000],
+  ])('counts the time of %s in whole milliseconds', (data, ts) => {
+    expect(timeOf(parse(data) as Record<string, unknown>, 7)).toBe(ts);
   });
 
   it('never changes a block that it has shown', () => {
