@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::{Deref, Range};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
@@ -90,6 +90,8 @@ pub(crate) struct LiveRun {
     /// Its sandbox has sent files back.
     pub(crate) results: Notify,
     driven: AtomicBool,
+    /// When the lease that this node has of it was asked for: it lasts from some moment after that.
+    leased: Mutex<Instant>,
     /// Its conversation is gone: nothing more of it is shown.
     hidden: AtomicBool,
     /// Until when another node wants to be told of movements.
@@ -107,6 +109,7 @@ impl LiveRun {
             lost: CancellationToken::new(),
             results: Notify::new(),
             driven: AtomicBool::new(false),
+            leased: Mutex::new(Instant::now()),
             hidden: AtomicBool::new(false),
             interest: Mutex::new(None),
         }
@@ -201,9 +204,10 @@ impl Live {
         lock(&self.runs).get(&run).cloned()
     }
 
-    /// The run's place, marked as driven by this node.
-    pub(crate) fn drive(&self, run: Uuid) -> Arc<LiveRun> {
+    /// The run's place, marked as driven by this node under a lease that was asked for at `leased`.
+    pub(crate) fn drive(&self, run: Uuid, leased: Instant) -> Arc<LiveRun> {
         let live = self.run(run);
+        *lock(&live.leased) = leased;
         live.driven.store(true, Ordering::Relaxed);
         live
     }
@@ -224,10 +228,22 @@ impl Live {
         }
     }
 
-    pub(crate) fn lose_all(&self) {
-        for run in self.driven() {
-            self.lose(run);
+    /// Its lease was renewed, which was asked for at `leased`.
+    pub(crate) fn renew(&self, run: Uuid, leased: Instant) {
+        if let Some(live) = self.find(run) {
+            let mut newest = lock(&live.leased);
+            *newest = leased.max(*newest);
         }
+    }
+
+    /// Those driven here whose lease was asked for longer ago than `age` are lost; answers which.
+    pub(crate) fn lose_older(&self, age: Duration) -> Vec<Uuid> {
+        let is_over = |live: &LiveRun| {
+            live.is_driven() && !live.lost.is_cancelled() && lock(&live.leased).elapsed() > age
+        };
+        let runs = lock(&self.runs);
+        let over = runs.iter().filter(|(_, live)| is_over(live));
+        over.inspect(|(_, live)| live.lost.cancel()).map(|(run, _)| *run).collect()
     }
 
     /// Ends a run that is driven here; false for one that is not.

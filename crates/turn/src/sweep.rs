@@ -14,6 +14,10 @@ use crate::settle::own_scope;
 
 /// How soon a cancel that came in at another node is acted on.
 const TICK: Duration = Duration::from_millis(500);
+/// How often it is looked whether a lease of this node is over.
+const WATCH: Duration = Duration::from_millis(100);
+/// By how much a run is given up before its lease ends, at most: its sandbox is let go before another gets the next.
+const AHEAD: Duration = Duration::from_millis(500);
 /// How often dead nodes' runs and stuck queues are looked for.
 const SWEEP: Duration = Duration::from_secs(2);
 const EXPIRE: Duration = Duration::from_secs(60);
@@ -30,6 +34,10 @@ impl Turns {
     pub(crate) fn keep_house(&self) {
         let turns = self.clone();
         self.inner.tasks.spawn(async move { turns.keep_leases().await });
+        if self.inner.store.is_shared() {
+            let turns = self.clone();
+            self.inner.tasks.spawn(async move { turns.watch_leases().await });
+        }
         let turns = self.clone();
         self.inner.tasks.spawn(async move { turns.keep_sweeping().await });
     }
@@ -50,9 +58,22 @@ impl Turns {
                 Ok(Err(error)) => tracing::warn!(%error, "the heartbeat failed"),
                 Err(_) => tracing::warn!("the heartbeat got no answer"),
             }
-            // The lease is over: another node may have the runs by now.
-            if renewed.elapsed() > lease && self.inner.store.is_shared() {
-                self.inner.live.lose_all();
+        }
+    }
+
+    /// Beside the heartbeats, by this node's own clock: a run whose lease is over may be another's, and a database
+    /// that does not answer cannot say so.
+    async fn watch_leases(&self) {
+        let lease = Duration::from_secs(self.inner.limits.lease_seconds);
+        let ours = lease.saturating_sub(AHEAD.min(lease / 10));
+        let mut tick = ticks(WATCH);
+        loop {
+            tokio::select! {
+                _ = tick.tick() => {}
+                () = self.ended() => return,
+            }
+            for run in self.inner.live.lose_older(ours) {
+                tracing::warn!(%run, "the lease of a run could not be renewed in time");
             }
         }
     }
@@ -85,7 +106,7 @@ impl Turns {
     async fn beat(&self, renew: bool) -> Result<(), TurnError> {
         let inner = &self.inner;
         // Runs begun while the question is under way are not in its answer; only those from before count.
-        let driven = inner.live.driven();
+        let (driven, asked) = (inner.live.driven(), Instant::now());
         if driven.is_empty() {
             return Ok(());
         }
@@ -100,6 +121,8 @@ impl Turns {
         for run in driven {
             if !found.held.iter().any(|held| held.lease.run == run) {
                 inner.live.lose(run);
+            } else if renew {
+                inner.live.renew(run, asked);
             }
         }
         Ok(())
@@ -116,12 +139,13 @@ impl Turns {
     pub(crate) async fn sweep(&self) -> Result<(), TurnError> {
         let inner = &self.inner;
         loop {
+            let asked = Instant::now();
             let taken =
                 inner.store.system_take_expired(inner.node, inner.limits.lease_seconds, AT_ONCE).await?;
             let all = taken.len() < AT_ONCE;
             let settling = stream::iter(taken).for_each_concurrent(SETTLE_AT_ONCE, async |held| {
                 point!("sweep.taken");
-                if self.go_on_waiting(held).await {
+                if self.go_on_waiting(held, asked).await {
                     return;
                 }
                 self.settle_left(held, "the node that ran it went away").await;
@@ -150,11 +174,13 @@ impl Turns {
             branch: inner.clock.new_id(),
             now: inner.clock.now(),
         };
+        let asked = Instant::now();
         point!("queue.before");
         match inner.store.start_queued(&waiting, &start).await {
             Ok(Some((run, lease, opening))) => {
                 point!("queue.started");
-                self.drive(store::turns::Held { workspace: waiting.workspace, lease }, &run, &opening);
+                let held = store::turns::Held { workspace: waiting.workspace, lease };
+                self.drive((held, asked), &run, &opening);
             }
             Ok(None) => {}
             Err(error) => tracing::warn!(%error, "a queued run could not be started; trying again later"),

@@ -21,6 +21,7 @@ mod messages;
 mod news;
 mod open;
 mod pages;
+mod presence;
 mod purge;
 mod rows;
 mod runs;
@@ -60,6 +61,7 @@ use jiff::Timestamp;
 use uuid::Uuid;
 
 use self::appends::Appends;
+use self::presence::Presence;
 use self::transaction::{Database, Settings};
 use crate::error::{Result, StoreError};
 use crate::files::{Doomed, Execution, Fork, NewExecution, NewFile, Purgeable, Reserved, Stored};
@@ -103,7 +105,8 @@ impl PostgresStore {
         let dialect =
             if options.application_filter { Dialect::Postgres } else { Dialect::PostgresUnfiltered };
         let (pool, config) = open::open(url, options.connections).await?;
-        Ok(Self { database: Database { pool, dialect }, appends: Appends::default(), config })
+        let presence = Arc::new(Presence::new(config.clone()));
+        Ok(Self { database: Database { pool, dialect, presence }, appends: Appends::default(), config })
     }
 
     /// The schema version of the database, without changing it; `None` for one without a schema.
@@ -958,8 +961,7 @@ impl Store for PostgresStore {
     }
 
     async fn ping(&self) -> Result<()> {
-        let client = self.database.client().await?;
-        open::check_schema(&client).await
+        self.database.ping().await
     }
 
     async fn close(&self) {
