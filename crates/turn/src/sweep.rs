@@ -1,10 +1,11 @@
 //! Keeping house: leases renewed, cancels heard, dead nodes' runs ended, queues moved, old logs folded away.
 
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use futures_util::{StreamExt as _, stream};
 use store::StoreError;
-use store::turns::{QueueStart, Waiting};
+use store::turns::{Held, QueueStart, Waiting};
 use uuid::Uuid;
 
 use crate::Turns;
@@ -44,7 +45,7 @@ impl Turns {
 
     async fn keep_leases(&self) {
         let lease = Duration::from_secs(self.inner.limits.lease_seconds);
-        let mut renewed = Instant::now();
+        let (mut renewed, mut forgotten) = (Instant::now(), HashMap::new());
         let mut tick = ticks(TICK);
         loop {
             tokio::select! {
@@ -53,10 +54,30 @@ impl Turns {
             }
             let (asked, renew) = (Instant::now(), renewed.elapsed() >= lease / 3);
             match tokio::time::timeout(lease / 3, self.beat(renew)).await {
-                Ok(Ok(())) if renew => renewed = asked,
-                Ok(Ok(())) => {}
+                Ok(Ok(undriven)) if renew => {
+                    renewed = asked;
+                    self.end_forgotten(&mut forgotten, &undriven, lease);
+                }
+                Ok(Ok(_)) => {}
                 Ok(Err(error)) => tracing::warn!(%error, "the heartbeat failed"),
                 Err(_) => tracing::warn!("the heartbeat got no answer"),
+            }
+        }
+    }
+
+    /// Runs of this node that nobody here drove for as long as a lease: the answer was lost that it had begun or taken
+    /// them, and while it renews their leases nobody else ends them.
+    fn end_forgotten(&self, since: &mut HashMap<Uuid, Instant>, undriven: &[Held], lease: Duration) {
+        since.retain(|run, _| undriven.iter().any(|held| held.lease.run == *run));
+        for held in undriven.iter().copied() {
+            let run = held.lease.run;
+            let known = *since.entry(run).or_insert_with(Instant::now);
+            // What a node leaves that is to stop is the next one's.
+            if known.elapsed() >= lease && !self.inner.draining.is_cancelled() {
+                since.remove(&run);
+                let turns = self.clone();
+                let settle = async move { turns.settle_left(held, "its node lost sight of it").await };
+                self.inner.tasks.spawn(settle);
             }
         }
     }
@@ -103,12 +124,13 @@ impl Turns {
         self.inner.live.idle().await;
     }
 
-    async fn beat(&self, renew: bool) -> Result<(), TurnError> {
+    /// Answers the runs that are this node's and that nobody here drives.
+    async fn beat(&self, renew: bool) -> Result<Vec<Held>, TurnError> {
         let inner = &self.inner;
         // Runs begun while the question is under way are not in its answer; only those from before count.
         let (driven, asked) = (inner.live.driven(), Instant::now());
         if driven.is_empty() {
-            return Ok(());
+            return Ok(Vec::new());
         }
         let found = inner.store.system_heartbeat(inner.node, inner.limits.lease_seconds, renew).await?;
         for held in found.held.iter().filter(|held| found.cancelled.contains(&held.lease.run)) {
@@ -125,7 +147,8 @@ impl Turns {
                 inner.live.renew(run, asked);
             }
         }
-        Ok(())
+        let undriven = |held: &Held| !inner.live.find(held.lease.run).is_some_and(|live| live.is_driven());
+        Ok(found.held.into_iter().filter(undriven).collect())
     }
 
     /// Something was deleted: its runs here end, and their readers get no more of it.
@@ -179,7 +202,7 @@ impl Turns {
         match inner.store.start_queued(&waiting, &start).await {
             Ok(Some((run, lease, opening))) => {
                 point!("queue.started");
-                let held = store::turns::Held { workspace: waiting.workspace, lease };
+                let held = Held { workspace: waiting.workspace, lease };
                 self.drive((held, asked), &run, &opening);
             }
             Ok(None) => {}
