@@ -2,12 +2,6 @@
 
 use std::process::ExitCode;
 
-use mimalloc::MiMalloc;
-
-/// A turn is many small pieces made on one thread and dropped on another.
-#[global_allocator]
-static ALLOCATOR: MiMalloc = MiMalloc;
-
 fn main() -> ExitCode {
     let args: Vec<_> = std::env::args_os().collect();
     // A part of a sandbox room is this program again: before anything else, and before there are threads.

@@ -85,6 +85,8 @@ pub struct Recorded {
     /// Names in lower case, in the order they came.
     pub headers: Vec<(String, String)>,
     pub body: Value,
+    /// When it had come.
+    pub arrived: Option<Instant>,
     /// When the caller closed the connection, or the script reset it; none while it is there.
     pub disconnected: Option<Instant>,
 }
@@ -181,6 +183,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
 
 async fn serve(mut socket: TcpStream, shared: Arc<Shared>) {
     let Ok(request) = read_request(&mut socket).await else { return };
+    let request = Recorded { arrived: Some(Instant::now()), ..request };
     let (script, envelope) = (shared.next_script(), request.body.clone());
     let mut number = 0;
     shared.requests.send_modify(|all| {

@@ -1,9 +1,10 @@
 //! Driving one run from its first event to its end. Everything that can stop a run early is in `Stop`, and is
-//! listened to only while the upstream is waited for: a batch on its way into the log is never abandoned.
+//! listened to only while the upstream is waited for: a batch on its way into the log is never abandoned, unless the
+//! run is another's by now.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use domain::agent::{Agent, Runner};
 use domain::conversation::Mode;
@@ -30,22 +31,23 @@ const OTHER_NODES: Duration = Duration::from_secs(1);
 const PANICKED: &str = "its task panicked, which is a bug";
 
 impl Turns {
-    /// Drives the run in the background; shutdown waits for it.
-    pub(crate) fn drive(&self, held: Held, run: &Run, opening: &Batch) {
-        let live = self.inner.live.drive(run.id);
-        self.drive_from(held, run, RunLog::opened(self.clone(), held, live, opening), false);
+    /// Drives the run in the background, under the lease that was asked for at `leased`; shutdown waits for it.
+    pub(crate) fn drive(&self, (held, leased): (Held, Instant), run: &Run, opening: &Batch) {
+        let live = self.inner.live.drive(run.id, leased);
+        self.drive_from((held, leased), run, RunLog::opened(self.clone(), held, live, opening), false);
     }
 
     /// As `drive`, from where its log is; `goes_on` if another node left it there.
-    pub(crate) fn drive_from(&self, held: Held, run: &Run, log: RunLog, goes_on: bool) {
+    pub(crate) fn drive_from(&self, (held, leased): (Held, Instant), run: &Run, log: RunLog, goes_on: bool) {
         let (turns, run) = (self.clone(), run.clone());
-        let live = self.inner.live.drive(run.id);
+        let live = self.inner.live.drive(run.id, leased);
         let context = trace::current();
         self.inner.tasks.spawn(trace::within(context, async move {
             let waiting =
                 run.conversation.map(|conversation| Waiting { workspace: held.workspace, conversation });
             // Whoever drives a run ends it, even after a bug: nobody else would, as long as this node lives.
-            let work = AssertUnwindSafe(turns.run_turn(held, &run, &live, (log, goes_on))).catch_unwind();
+            let work = turns.run_while_ours(held, &run, &live, (log, goes_on));
+            let work = AssertUnwindSafe(work).catch_unwind();
             let work =
                 work.map(|done| done.unwrap_or_else(|_| Err(StoreError::Internal(PANICKED.into()).into())));
             let turn = trace::span(
@@ -71,6 +73,23 @@ impl Turns {
                 turns.start_waiting(waiting).await;
             }
         }));
+    }
+
+    /// Drops all of it, the request to the upstream too, once the run is another's, whatever is waited for: a
+    /// database that went silent would hold it for as long. What is on its way into the log is stored there under the
+    /// fence, or not at all.
+    async fn run_while_ours(
+        &self,
+        held: Held,
+        run: &Run,
+        live: &Arc<LiveRun>,
+        log: (RunLog, bool),
+    ) -> Result<bool, TurnError> {
+        tokio::select! {
+            biased;
+            done = self.run_turn(held, run, live, log) => done,
+            () = live.lost.cancelled() => Err(StoreError::Lost.into()),
+        }
     }
 
     /// Answers whether another run waits for the conversation.

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::{Deref, Range};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use domain::run::Usage;
 use tokio::sync::{Notify, watch};
@@ -93,6 +93,8 @@ pub(crate) struct LiveRun {
     /// What its sandbox has used through this node's gateway.
     used: Mutex<Usage>,
     driven: AtomicBool,
+    /// When the lease that this node has of it was asked for: it lasts from some moment after that.
+    leased: Mutex<Instant>,
     /// Its conversation is gone: nothing more of it is shown.
     hidden: AtomicBool,
     /// Until when another node wants to be told of movements.
@@ -111,6 +113,7 @@ impl LiveRun {
             results: Notify::new(),
             used: Mutex::default(),
             driven: AtomicBool::new(false),
+            leased: Mutex::new(Instant::now()),
             hidden: AtomicBool::new(false),
             interest: Mutex::new(None),
         }
@@ -209,9 +212,10 @@ impl Live {
         lock(&self.runs).get(&run).cloned()
     }
 
-    /// The run's place, marked as driven by this node.
-    pub(crate) fn drive(&self, run: Uuid) -> Arc<LiveRun> {
+    /// The run's place, marked as driven by this node under a lease that was asked for at `leased`.
+    pub(crate) fn drive(&self, run: Uuid, leased: Instant) -> Arc<LiveRun> {
         let live = self.run(run);
+        *lock(&live.leased) = leased;
         live.driven.store(true, Ordering::Relaxed);
         live
     }
@@ -232,10 +236,22 @@ impl Live {
         }
     }
 
-    pub(crate) fn lose_all(&self) {
-        for run in self.driven() {
-            self.lose(run);
+    /// Its lease was renewed, which was asked for at `leased`.
+    pub(crate) fn renew(&self, run: Uuid, leased: Instant) {
+        if let Some(live) = self.find(run) {
+            let mut newest = lock(&live.leased);
+            *newest = leased.max(*newest);
         }
+    }
+
+    /// Those driven here whose lease was asked for longer ago than `age` are lost; answers which.
+    pub(crate) fn lose_older(&self, age: Duration) -> Vec<Uuid> {
+        let is_over = |live: &LiveRun| {
+            live.is_driven() && !live.lost.is_cancelled() && lock(&live.leased).elapsed() > age
+        };
+        let runs = lock(&self.runs);
+        let over = runs.iter().filter(|(_, live)| is_over(live));
+        over.inspect(|(_, live)| live.lost.cancel()).map(|(run, _)| *run).collect()
     }
 
     /// Ends a run that is driven here; false for one that is not.

@@ -1,5 +1,7 @@
 //! Accepting a turn. What comes back is durable: the message, the run and the idempotency record are committed.
 
+use std::time::Instant;
+
 use domain::open_runs::OpenRuns;
 use domain::run::{Run, StartTurn, TurnMessage, Usage};
 use domain::scope::Scope;
@@ -69,6 +71,7 @@ impl Turns {
             tokens: inner.limits.tokens(),
             now: clock.now(),
         };
+        let asked = Instant::now();
         point!("accept.before");
         let begin = inner.store.begin_turn(scope, &new);
         let begun =
@@ -76,7 +79,7 @@ impl Turns {
         point!("accept.after");
         match begun {
             Begun::Started(run, lease, opening, open) => {
-                self.drive(Held { workspace: scope.workspace, lease }, &run, &opening);
+                self.drive((Held { workspace: scope.workspace, lease }, asked), &run, &opening);
                 Ok(Started { run, repeated: false, open: Some(open) })
             }
             Begun::Queued(run, open) => {
@@ -138,9 +141,10 @@ impl Turns {
             max_bag_bytes: inner.limits.max_bag_bytes,
             now: inner.clock.now(),
         };
+        let asked = Instant::now();
         match inner.store.begin_execution(scope, &new).await? {
             Begun::Started(run, lease, opening, open) => {
-                self.drive(Held { workspace: scope.workspace, lease }, &run, &opening);
+                self.drive((Held { workspace: scope.workspace, lease }, asked), &run, &opening);
                 Ok(Started { run, repeated: false, open: Some(open) })
             }
             Begun::Repeated(run) => Ok(Started { run, repeated: true, open: None }),

@@ -1,10 +1,11 @@
 //! Keeping house: leases renewed, cancels heard, dead nodes' runs ended, queues moved, old logs folded away.
 
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use futures_util::{StreamExt as _, stream};
 use store::StoreError;
-use store::turns::{QueueStart, Waiting};
+use store::turns::{Held, QueueStart, Waiting};
 use uuid::Uuid;
 
 use crate::Turns;
@@ -14,6 +15,10 @@ use crate::settle::own_scope;
 
 /// How soon a cancel that came in at another node is acted on.
 const TICK: Duration = Duration::from_millis(500);
+/// How often it is looked whether a lease of this node is over.
+const WATCH: Duration = Duration::from_millis(100);
+/// By how much a run is given up before its lease ends, at most: its sandbox is let go before another gets the next.
+const AHEAD: Duration = Duration::from_millis(500);
 /// How often dead nodes' runs and stuck queues are looked for.
 const SWEEP: Duration = Duration::from_secs(2);
 const EXPIRE: Duration = Duration::from_secs(60);
@@ -30,13 +35,17 @@ impl Turns {
     pub(crate) fn keep_house(&self) {
         let turns = self.clone();
         self.inner.tasks.spawn(async move { turns.keep_leases().await });
+        if self.inner.store.is_shared() {
+            let turns = self.clone();
+            self.inner.tasks.spawn(async move { turns.watch_leases().await });
+        }
         let turns = self.clone();
         self.inner.tasks.spawn(async move { turns.keep_sweeping().await });
     }
 
     async fn keep_leases(&self) {
         let lease = Duration::from_secs(self.inner.limits.lease_seconds);
-        let mut renewed = Instant::now();
+        let (mut renewed, mut forgotten) = (Instant::now(), HashMap::new());
         let mut tick = ticks(TICK);
         loop {
             tokio::select! {
@@ -45,14 +54,47 @@ impl Turns {
             }
             let (asked, renew) = (Instant::now(), renewed.elapsed() >= lease / 3);
             match tokio::time::timeout(lease / 3, self.beat(renew)).await {
-                Ok(Ok(())) if renew => renewed = asked,
-                Ok(Ok(())) => {}
+                Ok(Ok(undriven)) if renew => {
+                    renewed = asked;
+                    self.end_forgotten(&mut forgotten, &undriven, lease);
+                }
+                Ok(Ok(_)) => {}
                 Ok(Err(error)) => tracing::warn!(%error, "the heartbeat failed"),
                 Err(_) => tracing::warn!("the heartbeat got no answer"),
             }
-            // The lease is over: another node may have the runs by now.
-            if renewed.elapsed() > lease && self.inner.store.is_shared() {
-                self.inner.live.lose_all();
+        }
+    }
+
+    /// Runs of this node that nobody here drove for as long as a lease: the answer was lost that it had begun or taken
+    /// them, and while it renews their leases nobody else ends them.
+    fn end_forgotten(&self, since: &mut HashMap<Uuid, Instant>, undriven: &[Held], lease: Duration) {
+        since.retain(|run, _| undriven.iter().any(|held| held.lease.run == *run));
+        for held in undriven.iter().copied() {
+            let run = held.lease.run;
+            let known = *since.entry(run).or_insert_with(Instant::now);
+            // What a node leaves that is to stop is the next one's.
+            if known.elapsed() >= lease && !self.inner.draining.is_cancelled() {
+                since.remove(&run);
+                let turns = self.clone();
+                let settle = async move { turns.settle_left(held, "its node lost sight of it").await };
+                self.inner.tasks.spawn(settle);
+            }
+        }
+    }
+
+    /// Beside the heartbeats, by this node's own clock: a run whose lease is over may be another's, and a database
+    /// that does not answer cannot say so.
+    async fn watch_leases(&self) {
+        let lease = Duration::from_secs(self.inner.limits.lease_seconds);
+        let ours = lease.saturating_sub(AHEAD.min(lease / 10));
+        let mut tick = ticks(WATCH);
+        loop {
+            tokio::select! {
+                _ = tick.tick() => {}
+                () = self.ended() => return,
+            }
+            for run in self.inner.live.lose_older(ours) {
+                tracing::warn!(%run, "the lease of a run could not be renewed in time");
             }
         }
     }
@@ -82,12 +124,13 @@ impl Turns {
         self.inner.live.idle().await;
     }
 
-    async fn beat(&self, renew: bool) -> Result<(), TurnError> {
+    /// Answers the runs that are this node's and that nobody here drives.
+    async fn beat(&self, renew: bool) -> Result<Vec<Held>, TurnError> {
         let inner = &self.inner;
         // Runs begun while the question is under way are not in its answer; only those from before count.
-        let driven = inner.live.driven();
+        let (driven, asked) = (inner.live.driven(), Instant::now());
         if driven.is_empty() {
-            return Ok(());
+            return Ok(Vec::new());
         }
         let found = inner.store.system_heartbeat(inner.node, inner.limits.lease_seconds, renew).await?;
         for held in found.held.iter().filter(|held| found.cancelled.contains(&held.lease.run)) {
@@ -100,9 +143,12 @@ impl Turns {
         for run in driven {
             if !found.held.iter().any(|held| held.lease.run == run) {
                 inner.live.lose(run);
+            } else if renew {
+                inner.live.renew(run, asked);
             }
         }
-        Ok(())
+        let undriven = |held: &Held| !inner.live.find(held.lease.run).is_some_and(|live| live.is_driven());
+        Ok(found.held.into_iter().filter(undriven).collect())
     }
 
     /// Something was deleted: its runs here end, and their readers get no more of it.
@@ -116,12 +162,13 @@ impl Turns {
     pub(crate) async fn sweep(&self) -> Result<(), TurnError> {
         let inner = &self.inner;
         loop {
+            let asked = Instant::now();
             let taken =
                 inner.store.system_take_expired(inner.node, inner.limits.lease_seconds, AT_ONCE).await?;
             let all = taken.len() < AT_ONCE;
             let settling = stream::iter(taken).for_each_concurrent(SETTLE_AT_ONCE, async |held| {
                 point!("sweep.taken");
-                if self.go_on_waiting(held).await {
+                if self.go_on_waiting(held, asked).await {
                     return;
                 }
                 self.settle_left(held, "the node that ran it went away").await;
@@ -150,11 +197,13 @@ impl Turns {
             branch: inner.clock.new_id(),
             now: inner.clock.now(),
         };
+        let asked = Instant::now();
         point!("queue.before");
         match inner.store.start_queued(&waiting, &start).await {
             Ok(Some((run, lease, opening))) => {
                 point!("queue.started");
-                self.drive(store::turns::Held { workspace: waiting.workspace, lease }, &run, &opening);
+                let held = Held { workspace: waiting.workspace, lease };
+                self.drive((held, asked), &run, &opening);
             }
             Ok(None) => {}
             Err(error) => tracing::warn!(%error, "a queued run could not be started; trying again later"),

@@ -73,6 +73,15 @@ impl House {
         Gate::to(server).await.expect("a gate")
     }
 
+    /// A session of the database's superuser.
+    pub async fn superuser(&self) -> tokio_postgres::Client {
+        let url = self.database.as_ref().and_then(TestDatabase::superuser_url).expect("a superuser");
+        let (client, connection) =
+            tokio_postgres::connect(&url, tokio_postgres::NoTls).await.expect("a connection");
+        tokio::spawn(connection);
+        client
+    }
+
     fn database_url(&self) -> &str {
         self.database.as_ref().expect("PostgreSQL").url()
     }

@@ -216,6 +216,24 @@ async fn a_node_that_slept_past_its_lease_writes_nothing() {
     assert_eq!(ended.code(), Some(0), "{}", nodes.a.output());
 }
 
+/// As after a commit whose answer was lost: the run is a node's, which knows nothing of it and is busy with others.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_its_node_knows_nothing_of_is_ended() {
+    let Some(nodes) = nodes(endless()).await else { return };
+    let (known, mut stream) = nodes.on_a.start(&new_id(), &turn(None, "hello")).await.expect("a turn");
+    stream.until(7).await;
+    let (unknown, mut stream) = nodes.on_b.start(&new_id(), &turn(None, "hello")).await.expect("a turn");
+    stream.until(7).await;
+    let give = format!(
+        "UPDATE runs SET fence = fence + 1, node = (SELECT node FROM runs WHERE id = '{}') WHERE id = '{}'",
+        known.run, unknown.run
+    );
+    nodes.house.superuser().await.batch_execute(&give).await.expect("given away");
+    let log = nodes.on_b.events(&unknown.run, 0).await;
+    assert_eq!((status(&log), log.len()), ("interrupted".to_owned(), 9));
+    assert_eq!(nodes.on_b.run(&known.run).await["status"], "running", "its node is as busy as before");
+}
+
 /// Wherever in its writing a node falls asleep, it holds nothing that the other needs.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_asleep_in_the_middle_of_its_writing_blocks_nobody() {

@@ -21,6 +21,7 @@ mod messages;
 mod news;
 mod open;
 mod pages;
+mod presence;
 mod purge;
 mod rows;
 mod run_files;
@@ -33,10 +34,13 @@ mod turns;
 mod usage;
 mod workspaces;
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use domain::secret::Secret;
 
 use self::imports::Imports;
+use self::presence::Presence;
 use self::transaction::Database;
 use self::turns::append::Appends;
 use crate::error::Result;
@@ -72,8 +76,9 @@ impl PostgresStore {
         let dialect =
             if options.application_filter { Dialect::Postgres } else { Dialect::PostgresUnfiltered };
         let (pool, config) = open::open(url, options.connections).await?;
+        let presence = Arc::new(Presence::new(config.clone()));
         let (appends, imports) = (Appends::default(), Imports::default());
-        Ok(Self { database: Database { pool, dialect }, appends, imports, config })
+        Ok(Self { database: Database { pool, dialect, presence }, appends, imports, config })
     }
 
     /// The schema version of the database, without changing it; `None` for one without a schema.
@@ -85,8 +90,7 @@ impl PostgresStore {
 #[async_trait]
 impl Store for PostgresStore {
     async fn ping(&self) -> Result<()> {
-        let client = self.database.client().await?;
-        open::check_schema(&client).await
+        self.database.ping().await
     }
 
     async fn close(&self) {

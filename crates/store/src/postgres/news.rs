@@ -19,6 +19,7 @@ use crate::turns::News;
 const CHANNEL: &str = "threadkeep_runs";
 /// PostgreSQL takes payloads under 8000 bytes.
 const PAYLOAD_BYTES: usize = 7_900;
+const CONNECT: Duration = Duration::from_secs(10);
 const FIRST_RETRY: Duration = Duration::from_millis(100);
 const LAST_RETRY: Duration = Duration::from_secs(5);
 /// A server that went away without a word is noticed after about half a minute.
@@ -113,7 +114,9 @@ impl Listener {
         let (_, messages) = match &mut self.session {
             Some(session) => session,
             None => {
-                let session = self.connect().await?;
+                let connected = tokio::time::timeout(CONNECT, self.connect()).await;
+                let session = connected
+                    .unwrap_or_else(|_| Err(StoreError::Unavailable("PostgreSQL: no answer".into())))?;
                 self.retry = FIRST_RETRY;
                 self.session.insert(session)
             }

@@ -25,6 +25,11 @@ const SYSTEM_ROLE: &str = "threadkeep_system";
 const MIGRATION_LOCK: i64 = 0x7468_7265_6164;
 const CONNECT: Duration = Duration::from_secs(10);
 const WAIT: Duration = Duration::from_secs(30);
+/// By when a connection is given up whose other end acknowledges nothing.
+const UNHEARD: Duration = Duration::from_secs(10);
+/// Before the kernel asks the other end of an idle connection, where the address does not say.
+const IDLE: Duration = Duration::from_secs(10);
+const NOT_SAID: Duration = Duration::from_secs(2 * 60 * 60);
 /// Less than the 5 s after its lease by which a node's runs are another's.
 const ASLEEP: &str = "4s";
 
@@ -72,6 +77,12 @@ fn parse(url: &Secret) -> Result<Config> {
     config.application_name("threadkeep");
     if config.get_connect_timeout().is_none() {
         config.connect_timeout(CONNECT);
+    }
+    if config.get_tcp_user_timeout().is_none() {
+        config.tcp_user_timeout(UNHEARD);
+    }
+    if config.get_keepalives_idle() == NOT_SAID {
+        config.keepalives_idle(IDLE).keepalives_interval(UNHEARD / 2).keepalives_retries(3);
     }
     Ok(config)
 }

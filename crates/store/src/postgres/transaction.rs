@@ -3,18 +3,22 @@
 //! Row level security reads who is asking from settings that end with the transaction, so a connection
 //! goes back to the pool only after its transaction has ended.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use deadpool_postgres::{Object, Pool};
 use domain::scope::Scope;
 use futures_util::future::{join, join_all, join4};
+use tokio::time::{Instant, timeout_at};
 use tokio_postgres::Row;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use super::error::{describe, is_contention, is_unique_violation, pool_error};
+use super::open;
+use super::presence::{Presence, silent};
 use crate::error::{Result, StoreError};
 use crate::list::{Dialect, Sql};
 
@@ -31,6 +35,9 @@ const WRITE: &str = "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE";
 const SYSTEM: &str = "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE; SET LOCAL ROLE threadkeep_system";
 /// Safe against the death of this process; PostgreSQL's own crash may cost a fraction of a second.
 const UNSYNCED: &str = "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE; SET LOCAL synchronous_commit = off";
+
+/// How long readiness waits.
+const PING: Duration = Duration::from_secs(2);
 
 /// Prepared statements kept per connection. Lists have many shapes; beyond this all are let go.
 const STATEMENTS: usize = 256;
@@ -123,15 +130,29 @@ pub(super) fn params(sql: &Sql) -> Params<'_> {
 pub(super) struct Database {
     pub(super) pool: Pool,
     pub(super) dialect: Dialect,
+    pub(super) presence: Arc<Presence>,
 }
 
 impl Database {
     pub(super) async fn client(&self) -> Result<Object> {
-        let client = self.pool.get().await.map_err(pool_error)?;
+        let client = self.presence.wait_for(self.pool.get()).await?.map_err(pool_error)?;
         if client.statement_cache.size() > STATEMENTS {
             client.statement_cache.clear();
         }
         Ok(client)
+    }
+
+    /// Whether PostgreSQL answers, soon, with a schema to work with. One whose connections are all at work does.
+    pub(super) async fn ping(&self) -> Result<()> {
+        let deadline = Instant::now() + PING;
+        let Ok(client) = timeout_at(deadline, self.client()).await else {
+            return if self.presence.is_heard() { Ok(()) } else { Err(silent()) };
+        };
+        let client = client?;
+        match timeout_at(deadline, open::check_schema(&client)).await {
+            Ok(checked) => checked,
+            Err(_) => Err(discard(client, silent())),
+        }
     }
 
     /// Answers queries that do not depend on each other from one snapshot, in one round trip.
@@ -141,31 +162,39 @@ impl Database {
         queries: [Query<'_>; N],
     ) -> Result<[Vec<Row>; N]> {
         let client = self.client().await?;
-        let set = client.prepare_cached(SETTINGS).await?;
-        let mut statements = Vec::with_capacity(N);
-        for query in &queries {
-            statements.push(client.prepare_cached(query.text).await?);
+        let work = async {
+            let set = client.prepare_cached(SETTINGS).await?;
+            let mut statements = Vec::with_capacity(N);
+            for query in &queries {
+                statements.push(client.prepare_cached(query.text).await?);
+            }
+            let [workspace, user, sees_all, words] = settings.values();
+            let who: [&(dyn ToSql + Sync); 4] = [&workspace, &user, &sees_all, &words];
+            let work = queries
+                .iter()
+                .zip(&statements)
+                .map(|(query, statement)| client.query(statement, &query.params));
+            // The first poll sends all of it, COMMIT included, so a caller that goes away leaves no transaction.
+            let (begun, set, rows, ended) = join4(
+                client.batch_execute(READ),
+                client.execute(&set, &who),
+                join_all(work),
+                client.batch_execute("COMMIT"),
+            )
+            .await;
+            begun?;
+            set?;
+            let mut answers = [const { Vec::new() }; N];
+            for (answer, rows) in answers.iter_mut().zip(rows) {
+                *answer = rows?;
+            }
+            ended?;
+            Ok::<_, tokio_postgres::Error>(answers)
+        };
+        match self.presence.answer(work).await {
+            Ok(answers) => Ok(answers?),
+            Err(silent) => Err(discard(client, silent)),
         }
-        let [workspace, user, sees_all, words] = settings.values();
-        let who: [&(dyn ToSql + Sync); 4] = [&workspace, &user, &sees_all, &words];
-        let work =
-            queries.iter().zip(&statements).map(|(query, statement)| client.query(statement, &query.params));
-        // The first poll sends all of it, COMMIT included, so a caller that goes away leaves no transaction.
-        let (begun, set, rows, ended) = join4(
-            client.batch_execute(READ),
-            client.execute(&set, &who),
-            join_all(work),
-            client.batch_execute("COMMIT"),
-        )
-        .await;
-        begun?;
-        set?;
-        let mut answers = [const { Vec::new() }; N];
-        for (answer, rows) in answers.iter_mut().zip(rows) {
-            *answer = rows?;
-        }
-        ended?;
-        Ok(answers)
     }
 
     /// A transaction of several steps that changes nothing.
@@ -205,40 +234,55 @@ impl Database {
         query: &Query<'_>,
     ) -> Result<Result<Vec<Row>, tokio_postgres::Error>> {
         let client = self.client().await?;
-        let set = client.prepare_cached(SETTINGS).await?;
-        let statement = client.prepare_cached(query.text).await?;
-        let [workspace, user, sees_all, words] = settings.values();
-        let who: [&(dyn ToSql + Sync); 4] = [&workspace, &user, &sees_all, &words];
-        // As in `read`, all is sent at once. A COMMIT after a failure rolls back.
-        let (begun, set, done, ended) = join4(
-            client.batch_execute(UNSYNCED),
-            client.execute(&set, &who),
-            client.query(&statement, &query.params),
-            client.batch_execute("COMMIT"),
-        )
-        .await;
-        begun?;
-        set?;
-        Ok(done.and_then(|rows| ended.map(|()| rows)))
+        let work = async {
+            let set = client.prepare_cached(SETTINGS).await?;
+            let statement = client.prepare_cached(query.text).await?;
+            let [workspace, user, sees_all, words] = settings.values();
+            let who: [&(dyn ToSql + Sync); 4] = [&workspace, &user, &sees_all, &words];
+            // As in `read`, all is sent at once. A COMMIT after a failure rolls back.
+            let (begun, set, done, ended) = join4(
+                client.batch_execute(UNSYNCED),
+                client.execute(&set, &who),
+                client.query(&statement, &query.params),
+                client.batch_execute("COMMIT"),
+            )
+            .await;
+            begun?;
+            set?;
+            Ok::<_, tokio_postgres::Error>(done.and_then(|rows| ended.map(|()| rows)))
+        };
+        match self.presence.answer(work).await {
+            Ok(done) => Ok(done?),
+            Err(silent) => Err(discard(client, silent)),
+        }
     }
 
     async fn begin(&self, settings: &Settings, begin: &str) -> Result<Transaction> {
-        let client = self.client().await?;
-        let set = client.prepare_cached(SETTINGS).await?;
         let transaction = Transaction {
-            client: Some(client),
+            client: Some(self.client().await?),
             dialect: self.dialect,
+            presence: Arc::clone(&self.presence),
+            silent: AtomicBool::new(false),
             contended: AtomicBool::new(false),
             cause: OnceLock::new(),
         };
         let client = transaction.client()?;
-        let [workspace, user, sees_all, words] = settings.values();
-        let who: [&(dyn ToSql + Sync); 4] = [&workspace, &user, &sees_all, &words];
-        let (begun, set) = join(client.batch_execute(begin), client.execute(&set, &who)).await;
-        begun?;
-        set?;
+        let work = async {
+            let set = client.prepare_cached(SETTINGS).await?;
+            let [workspace, user, sees_all, words] = settings.values();
+            let who: [&(dyn ToSql + Sync); 4] = [&workspace, &user, &sees_all, &words];
+            let (begun, set) = join(client.batch_execute(begin), client.execute(&set, &who)).await;
+            begun.and(set)
+        };
+        transaction.answer(work).await??;
         Ok(transaction)
     }
+}
+
+/// A connection that fell silent is nobody's any more.
+fn discard(client: Object, silent: StoreError) -> StoreError {
+    drop(Object::take(client));
+    silent
 }
 
 /// A transaction under way. Dropped before `finish`, it takes its connection out of the pool: the server
@@ -246,6 +290,9 @@ impl Database {
 pub(super) struct Transaction {
     client: Option<Object>,
     pub(super) dialect: Dialect,
+    presence: Arc<Presence>,
+    /// Whether the database fell silent in it.
+    silent: AtomicBool,
     /// Whether the database broke it off for another transaction's sake.
     contended: AtomicBool,
     /// What failed first: of statements sent together, those after it only say that it did.
@@ -275,10 +322,20 @@ impl Transaction {
         error.into()
     }
 
+    async fn answer<T>(
+        &self,
+        step: impl Future<Output = Result<T, tokio_postgres::Error>>,
+    ) -> Result<Result<T, tokio_postgres::Error>> {
+        self.presence.answer(step).await.inspect_err(|_| self.silent.store(true, Ordering::Relaxed))
+    }
+
     pub(super) async fn rows(&self, text: &str, params: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>> {
         let client = self.client()?;
-        let statement = client.prepare_cached(text).await.map_err(|error| self.failed(error))?;
-        client.query(&statement, params).await.map_err(|error| self.failed(error))
+        let work = async {
+            let statement = client.prepare_cached(text).await?;
+            client.query(&statement, params).await
+        };
+        self.answer(work).await?.map_err(|error| self.failed(error))
     }
 
     pub(super) async fn row(&self, text: &str, params: &[&(dyn ToSql + Sync)]) -> Result<Option<Row>> {
@@ -286,9 +343,20 @@ impl Transaction {
     }
 
     pub(super) async fn execute(&self, text: &str, params: &[&(dyn ToSql + Sync)]) -> Result<u64> {
+        self.affected(text, params).await?.map_err(|error| self.failed(error))
+    }
+
+    async fn affected(
+        &self,
+        text: &str,
+        params: &[&(dyn ToSql + Sync)],
+    ) -> Result<Result<u64, tokio_postgres::Error>> {
         let client = self.client()?;
-        let statement = client.prepare_cached(text).await.map_err(|error| self.failed(error))?;
-        client.execute(&statement, params).await.map_err(|error| self.failed(error))
+        let work = async {
+            let statement = client.prepare_cached(text).await?;
+            client.execute(&statement, params).await
+        };
+        self.answer(work).await
     }
 
     /// Like `execute`, where a row that is already there is `Taken`.
@@ -298,9 +366,7 @@ impl Transaction {
         text: &str,
         params: &[&(dyn ToSql + Sync)],
     ) -> Result<()> {
-        let client = self.client()?;
-        let statement = client.prepare_cached(text).await.map_err(|error| self.failed(error))?;
-        match client.execute(&statement, params).await {
+        match self.affected(text, params).await? {
             Ok(_) => Ok(()),
             Err(error) if is_unique_violation(&error) => Err(StoreError::Taken(what)),
             Err(error) => Err(self.failed(error)),
@@ -325,8 +391,17 @@ impl Transaction {
 
     /// Commits a success and rolls a failure back. `None` when the verb, tried so often by now, is to be tried again.
     pub(super) async fn finish<T>(mut self, result: Result<T>, tries: u32) -> Option<Result<T>> {
+        if self.silent.load(Ordering::Relaxed) {
+            return Some(result.and(Err(silent())));
+        }
         let ended = match self.client() {
-            Ok(client) => client.batch_execute(if result.is_ok() { "COMMIT" } else { "ROLLBACK" }).await,
+            Ok(client) => {
+                let end = if result.is_ok() { "COMMIT" } else { "ROLLBACK" };
+                match self.answer(client.batch_execute(end)).await {
+                    Ok(ended) => ended,
+                    Err(silent) => return Some(result.and(Err(silent))),
+                }
+            }
             Err(error) => return Some(Err(error)),
         };
         let result = match (result, ended) {

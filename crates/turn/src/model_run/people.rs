@@ -1,7 +1,7 @@
 //! Calls that wait for a person. They are kept before they are told of, and noted as made before they are: a restart
 //! goes on waiting, and makes no call twice.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use domain::approval::Approval;
 use domain::event::{Approval as Asked, RunEvent};
@@ -120,11 +120,12 @@ impl ModelRun<'_> {
 }
 
 impl Turns {
-    /// Whether a run whose node went away waits for a person; then this node goes on with it.
-    pub(crate) async fn go_on_waiting(&self, held: Held) -> bool {
+    /// Whether a run whose node went away waits for a person; then this node goes on with it, under the lease that
+    /// was asked for at `leased`.
+    pub(crate) async fn go_on_waiting(&self, held: Held, leased: Instant) -> bool {
         match self.find_waiting(&held).await {
             Ok(Some((run, left))) => {
-                self.drive_from(held, &run, left, true);
+                self.drive_from((held, leased), &run, left, true);
                 true
             }
             Ok(None) => false,
