@@ -284,12 +284,15 @@ impl Upload {
         Ok(())
     }
 
-    /// Makes them visible, all at once.
+    /// Makes them visible, all at once; also for a sender who has gone by then.
     pub async fn keep(mut self) -> Result<Vec<domain::file::File>, Problem> {
         let (app, scope, bag, stored) =
             (self.app.clone(), self.scope.clone(), self.target.bag, self.stored.clone());
         let (limit, now) = (self.limit(), app.clock.now());
-        self.keep_by(app.store.keep_files(&scope, bag, &stored, limit, now), refused).await.map_err(unstored)
+        let keeping = self.app.tasks.clone().spawn(async move {
+            self.keep_by(app.store.keep_files(&scope, bag, &stored, limit, now), refused).await
+        });
+        keeping.await.map_err(|_| Problem::internal())?.map_err(unstored)
     }
 
     /// Makes them visible by other means. Once that is under way, nobody who gives up on it knows whether they are:
