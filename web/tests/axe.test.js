@@ -54,7 +54,7 @@ test('axe finds nothing in a thread', { timeout: 180_000 }, async () => {
   await check(page, 'empty');
   const text = 'say ## Title\\n\\nText with `code` and [a link](https://example.com).\\n\\n- [x] done\\n- [ ] open\\n\\n| a | b |\\n|---|---|\\n| 1 | 2 |\\n\\nAnd another:\\n\\n| c | d |\\n|---|---|\\n| 3 | 4 |\\n\\n```js\\nconst x = "y" // z\\n```\\n\\n> quote\\n\\n#### Deep';
   await say(page, `step a look {"a":1}\ndone a look fine\nstep b break {}\nfailed b break it broke\nstep c wait\nsay so far \nhold one\n${text}\nhold two`);
-  await page.getByText('so far').waitFor();
+  await page.getByText('so far', { exact: true }).waitFor();
   await page.locator('[data-steps] > button').click();
   await say(page, 'answer waits');
   await say(page, 'answer waits longer');
