@@ -46,8 +46,7 @@ impl Turns {
             let waiting =
                 run.conversation.map(|conversation| Waiting { workspace: held.workspace, conversation });
             // Whoever drives a run ends it, even after a bug: nobody else would, as long as this node lives.
-            let work = turns.run_while_ours(held, &run, &live, (log, goes_on));
-            let work = AssertUnwindSafe(work).catch_unwind();
+            let work = AssertUnwindSafe(turns.run_turn(held, &run, &live, (log, goes_on))).catch_unwind();
             let work =
                 work.map(|done| done.unwrap_or_else(|_| Err(StoreError::Internal(PANICKED.into()).into())));
             let turn = trace::span(
@@ -75,24 +74,10 @@ impl Turns {
         }));
     }
 
-    /// Drops all of it, the request to the upstream too, once the run is another's, whatever is waited for: a
-    /// database that went silent would hold it for as long. What is on its way into the log is stored there under the
-    /// fence, or not at all.
-    async fn run_while_ours(
-        &self,
-        held: Held,
-        run: &Run,
-        live: &Arc<LiveRun>,
-        log: (RunLog, bool),
-    ) -> Result<bool, TurnError> {
-        tokio::select! {
-            biased;
-            done = self.run_turn(held, run, live, log) => done,
-            () = live.lost.cancelled() => Err(StoreError::Lost.into()),
-        }
-    }
-
-    /// Answers whether another run waits for the conversation.
+    /// Answers whether another run waits for the conversation. Once the run is another's all of the work is dropped,
+    /// the request to the upstream too, whatever is waited for: a database that went silent would hold it for as long.
+    /// What is on its way into the log is stored there under the fence, or not at all. The end is not dropped: a run
+    /// that has just been settled is nobody's either.
     async fn run_turn(
         &self,
         held: Held,
@@ -100,6 +85,24 @@ impl Turns {
         live: &Arc<LiveRun>,
         (mut log, goes_on): (RunLog, bool),
     ) -> Result<bool, TurnError> {
+        let ending = tokio::select! {
+            biased;
+            ending = self.work(held, run, live, (&mut log, goes_on)) => ending?,
+            () = live.lost.cancelled() => return Err(StoreError::Lost.into()),
+        };
+        // A run that waits for a person is left for the next node.
+        let Some(ending) = ending else { return Ok(false) };
+        self.settle(log, run, &ending, live).await
+    }
+
+    /// What the run comes to; none when it is left for another node.
+    async fn work(
+        &self,
+        held: Held,
+        run: &Run,
+        live: &Arc<LiveRun>,
+        (log, goes_on): (&mut RunLog, bool),
+    ) -> Result<Option<Ending>, TurnError> {
         let inner = &self.inner;
         // Twice as many as are replayed: messages without text do not count.
         let before = inner.limits.replay_turn_limit as usize * 2;
@@ -114,19 +117,16 @@ impl Turns {
             grace: Duration::from_secs(inner.limits.disconnect_grace_seconds)
                 .max(if inner.store.is_shared() { HEARING } else { Duration::ZERO }),
         };
-        let ending = match runner(&dispatch, agent.as_ref()) {
+        match runner(&dispatch, agent.as_ref()) {
             Runner::Model => {
                 let job = Job { dispatch: &dispatch, agent, goes_on };
-                self.run_with_model(&mut log, job, stop).await?
+                self.run_with_model(log, job, stop).await
             }
             Runner::Sandbox => {
-                let ending = self.run_in_sandbox(&mut log, dispatch, stop).await?;
-                Some(ending.with_counted(self.used_in_sandbox(&held, live).await))
+                let ending = self.run_in_sandbox(log, dispatch, stop).await?;
+                Ok(Some(ending.with_counted(self.used_in_sandbox(&held, live).await)))
             }
-        };
-        // A run that waits for a person is left for the next node.
-        let Some(ending) = ending else { return Ok(false) };
-        self.settle(log, run, &ending, live).await
+        }
     }
 }
 
