@@ -28,6 +28,7 @@ mod races;
 mod random;
 mod real_model;
 mod reload;
+mod responses;
 mod resume;
 mod scripts;
 mod shapes;
