@@ -6,7 +6,7 @@ use domain::conversation::{Conversation, ConversationPatch, Kind, NewConversatio
 use domain::entry::write_event;
 use domain::event::{RunEvent, Turn};
 use domain::file::File;
-use domain::message::{Message, MessageRole, NewMessage, blocks_from_json};
+use domain::message::{Message, MessageRole, NewMessage, blocks_from_json, plain_text};
 use domain::open_runs::{OpenRuns, RunLimits, TooManyRuns};
 use domain::run::{Brought, Lease, Run, RunError, RunStatus, StartTurn, TurnMessage, Usage};
 use domain::scope::{Role, Scope};
@@ -45,7 +45,14 @@ pub struct Idempotency {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Begun {
     /// The run is under way and this node's to drive; its log has its first event. What is open counts it.
-    Started(Run, Lease, Batch, OpenRuns),
+    Started {
+        run: Run,
+        lease: Lease,
+        opening: Batch,
+        open: OpenRuns,
+        /// What `get_dispatch` would answer, where that is known already.
+        dispatch: Option<Box<Dispatch>>,
+    },
     /// It starts when the conversation is free.
     Queued(Run, OpenRuns),
     /// Refused: this run is under way.
@@ -235,6 +242,40 @@ pub(crate) fn user_message(
         message.metadata = to_json(&serde_json::json!({ "client_id": name }))?;
     }
     Ok(message)
+}
+
+/// What the runner of a thread's first turn is given: there is nothing before it, and its bag is empty.
+pub(crate) fn first_dispatch(
+    scope: &Scope,
+    run: &Run,
+    thread: &Conversation,
+    new: &NewTurn,
+) -> Result<Option<Box<Dispatch>>> {
+    let Some(said) = &new.turn.message else { return Ok(None) };
+    let NewMessage { id, role, file_attachments, sources, token_count, metadata, created_at, content } =
+        user_message(new.message, said, &new.turn.brought, run.created_at)?;
+    let (text, content) = (plain_text(&content), to_json(&content)?);
+    let message = Message {
+        id,
+        seq: 1,
+        role,
+        text,
+        content,
+        file_attachments,
+        sources,
+        token_count,
+        metadata,
+        created_at,
+    };
+    Ok(Some(Box::new(Dispatch {
+        run: run.clone(),
+        user: scope.user.clone(),
+        conversation: Some(thread.clone()),
+        message,
+        before: Vec::new(),
+        turn: new.turn.clone(),
+        files: Vec::new(),
+    })))
 }
 
 /// The scope of the server's own work for a run: all of one workspace.

@@ -30,15 +30,36 @@ const FIRST_READER: Duration = Duration::from_secs(5);
 const OTHER_NODES: Duration = Duration::from_secs(1);
 const PANICKED: &str = "its task panicked, which is a bug";
 
+/// Where the drive of a run begins.
+pub(crate) enum Beginning {
+    /// With the run itself; with what its runner is to be given, where the store knew it.
+    New(Option<Box<Dispatch>>),
+    /// Where another node left it.
+    Left,
+}
+
 impl Turns {
     /// Drives the run in the background, under the lease that was asked for at `leased`; shutdown waits for it.
-    pub(crate) fn drive(&self, (held, leased): (Held, Instant), run: &Run, opening: &Batch) {
+    pub(crate) fn drive(
+        &self,
+        (held, leased): (Held, Instant),
+        run: &Run,
+        opening: &Batch,
+        dispatch: Option<Box<Dispatch>>,
+    ) {
         let live = self.inner.live.drive(run.id, leased);
-        self.drive_from((held, leased), run, RunLog::opened(self.clone(), held, live, opening), false);
+        let log = RunLog::opened(self.clone(), held, live, opening);
+        self.drive_from((held, leased), run, log, Beginning::New(dispatch));
     }
 
-    /// As `drive`, from where its log is; `goes_on` if another node left it there.
-    pub(crate) fn drive_from(&self, (held, leased): (Held, Instant), run: &Run, log: RunLog, goes_on: bool) {
+    /// As `drive`, from where its log is.
+    pub(crate) fn drive_from(
+        &self,
+        (held, leased): (Held, Instant),
+        run: &Run,
+        log: RunLog,
+        beginning: Beginning,
+    ) {
         let (turns, run) = (self.clone(), run.clone());
         let live = self.inner.live.drive(run.id, leased);
         let context = trace::current();
@@ -46,7 +67,7 @@ impl Turns {
             let waiting =
                 run.conversation.map(|conversation| Waiting { workspace: held.workspace, conversation });
             // Whoever drives a run ends it, even after a bug: nobody else would, as long as this node lives.
-            let work = AssertUnwindSafe(turns.run_turn(held, &run, &live, (log, goes_on))).catch_unwind();
+            let work = AssertUnwindSafe(turns.run_turn(held, &run, &live, (log, beginning))).catch_unwind();
             let work =
                 work.map(|done| done.unwrap_or_else(|_| Err(StoreError::Internal(PANICKED.into()).into())));
             let turn = trace::span(
@@ -83,11 +104,11 @@ impl Turns {
         held: Held,
         run: &Run,
         live: &Arc<LiveRun>,
-        (mut log, goes_on): (RunLog, bool),
+        (mut log, beginning): (RunLog, Beginning),
     ) -> Result<bool, TurnError> {
         let ending = tokio::select! {
             biased;
-            ending = self.work(held, run, live, (&mut log, goes_on)) => ending?,
+            ending = self.work(held, run, live, (&mut log, beginning)) => ending?,
             () = live.lost.cancelled() => return Err(StoreError::Lost.into()),
         };
         // A run that waits for a person is left for the next node.
@@ -101,12 +122,18 @@ impl Turns {
         held: Held,
         run: &Run,
         live: &Arc<LiveRun>,
-        (log, goes_on): (&mut RunLog, bool),
+        (log, beginning): (&mut RunLog, Beginning),
     ) -> Result<Option<Ending>, TurnError> {
         let inner = &self.inner;
         // Twice as many as are replayed: messages without text do not count.
         let before = inner.limits.replay_turn_limit as usize * 2;
-        let dispatch = retry(live, || inner.store.get_dispatch(&held, before)).await?;
+        let goes_on = matches!(beginning, Beginning::Left);
+        let dispatch = match beginning {
+            Beginning::New(Some(dispatch)) => *dispatch,
+            Beginning::New(None) | Beginning::Left => {
+                retry(live, || inner.store.get_dispatch(&held, before)).await?
+            }
+        };
         point!("dispatch.after");
         let agent = retry(live, || self.agent_of(&held, &dispatch)).await?;
         let stop = Stop {

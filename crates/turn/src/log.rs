@@ -32,6 +32,14 @@ pub(crate) struct RunLog {
     pending: Pending,
 }
 
+/// A place in the batch under way.
+#[derive(Clone, Copy)]
+pub(crate) struct End {
+    entry: i64,
+    seq: i64,
+    text: usize,
+}
+
 /// What was pushed and not yet stored.
 struct Pending {
     first_entry: i64,
@@ -193,6 +201,28 @@ impl RunLog {
         self.publish(events, false);
         point!("append.published");
         Ok(())
+    }
+
+    /// What is pending is not stored with the end after all, but before it: the part of the last batch up to `end`.
+    pub(crate) async fn flush_before(
+        &mut self,
+        end: End,
+        (mut batch, mut events): (Batch, Vec<LiveEvent>),
+    ) -> Result<(), TurnError> {
+        let Some(before) = batch.entries.get(..end.text).filter(|text| !text.is_empty()) else {
+            return Ok(());
+        };
+        batch.entries = before.into();
+        (batch.last_entry, batch.last_seq) = (end.entry - 1, end.seq - 1);
+        events.retain(|event| event.seq < end.seq);
+        retry(&self.live, || self.turns.inner.store.append_events(&self.held, &batch)).await?;
+        self.publish(events, false);
+        Ok(())
+    }
+
+    /// Where the end of the run will stand in the last batch.
+    pub(crate) fn end(&self) -> End {
+        End { entry: self.next_entry, seq: self.next_seq, text: self.pending.text.len() }
     }
 
     /// The last batch, for the settlement that stores it.

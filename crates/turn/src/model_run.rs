@@ -222,6 +222,7 @@ impl ModelRun<'_> {
                 }
             };
             let Some(batch) = until(&mut self.stop, heard).await? else { break };
+            let waited = batch.is_empty();
             for event in batch {
                 self.hear(&event)?;
                 gathered.push(&event);
@@ -229,7 +230,10 @@ impl ModelRun<'_> {
             // Counted as it goes: whatever ends the run, what was used is known.
             self.used.input_tokens = before.input_tokens + gathered.usage.input_tokens;
             self.used.output_tokens = before.output_tokens + gathered.usage.output_tokens;
-            self.log.flush().await?;
+            // What came with the end of an answer is stored with what follows it.
+            if waited || gathered.end.is_none() {
+                self.log.flush().await?;
+            }
         }
         self.cut = matches!(gathered.end, Some(Ok(Finish::Length)));
         let note = match &gathered.end {

@@ -55,11 +55,12 @@ impl Turns {
             for item in received {
                 ending = self.take(log, item, execution)?.or(ending);
             }
-            log.flush().await?;
+            // What came with the end is stored with the end.
             if let Some(ending) = ending {
                 point!("sandbox.ended");
                 return Ok(ending);
             }
+            log.flush().await?;
         }
     }
 

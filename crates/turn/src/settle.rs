@@ -124,7 +124,7 @@ impl Turns {
     ) -> Result<bool, TurnError> {
         let held = log.held;
         match self.write_end(log, run, ending, live).await {
-            // Files came after the last look; all that came before is stored, so the log goes on from there.
+            // Files came after the last look. All that came before is stored by now, so the log goes on from there.
             Err(TurnError::Store(StoreError::FilesWaiting)) => {
                 let mut log = self.stored_log(held, live).await?.1;
                 log.log_results().await?;
@@ -147,6 +147,7 @@ impl Turns {
         let ts = ending.ts.unwrap_or(now.as_millisecond());
         let assistant = run.conversation.map(|_| answer(&mut log, ending, ts, run.id, now));
         let message = assistant.as_ref().and_then(message_json);
+        let end = log.end();
         log.event_unfolded(ts, &ending.event(message), ending.line.clone())?;
         log.event_unfolded(now.as_millisecond(), &RunEvent::Done(Done { status: ending.status }), None)?;
         let (batch, events) = log.last_batch();
@@ -174,6 +175,10 @@ impl Turns {
         let queue = match settled.await {
             // A commit whose answer was lost looks like this when it is tried again.
             Err(TurnError::Store(StoreError::Lost)) if self.is_ours(&log.held, &settlement).await => true,
+            Err(waiting @ TurnError::Store(StoreError::FilesWaiting)) => {
+                log.flush_before(end, (settlement.batch, events)).await?;
+                return Err(waiting);
+            }
             settled => settled?.queue,
         };
         point!("settle.after");

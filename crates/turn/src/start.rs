@@ -78,8 +78,9 @@ impl Turns {
             trace::span(|| "turn.begin".into(), Kind::Internal, begin, |begun, _| begun.is_err()).await?;
         point!("accept.after");
         match begun {
-            Begun::Started(run, lease, opening, open) => {
-                self.drive((Held { workspace: scope.workspace, lease }, asked), &run, &opening);
+            Begun::Started { run, lease, opening, open, dispatch } => {
+                let held = Held { workspace: scope.workspace, lease };
+                self.drive((held, asked), &run, &opening, dispatch);
                 Ok(Started { run, repeated: false, open: Some(open) })
             }
             Begun::Queued(run, open) => {
@@ -143,8 +144,9 @@ impl Turns {
         };
         let asked = Instant::now();
         match inner.store.begin_execution(scope, &new).await? {
-            Begun::Started(run, lease, opening, open) => {
-                self.drive((Held { workspace: scope.workspace, lease }, asked), &run, &opening);
+            Begun::Started { run, lease, opening, open, dispatch } => {
+                let held = Held { workspace: scope.workspace, lease };
+                self.drive((held, asked), &run, &opening, dispatch);
                 Ok(Started { run, repeated: false, open: Some(open) })
             }
             Begun::Repeated(run) => Ok(Started { run, repeated: true, open: None }),

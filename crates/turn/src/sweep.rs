@@ -203,7 +203,7 @@ impl Turns {
             Ok(Some((run, lease, opening))) => {
                 point!("queue.started");
                 let held = Held { workspace: waiting.workspace, lease };
-                self.drive((held, asked), &run, &opening);
+                self.drive((held, asked), &run, &opening, None);
             }
             Ok(None) => {}
             Err(error) => tracing::warn!(%error, "a queued run could not be started; trying again later"),

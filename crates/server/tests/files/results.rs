@@ -6,7 +6,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use testkit::agent::{Agent, echo};
 use testkit::form::Form;
-use testkit::sandbox::Release;
+use testkit::sandbox::{Action, Release};
 use testkit::server::Answer;
 
 use crate::bad_input::{cut_off_with, until};
@@ -234,7 +234,12 @@ async fn late_files_are_in_the_message(home: Home) -> Option<()> {
     for round in 0..30_u64 {
         let chat = ann.conversation().await;
         let gate = Release::default();
-        world.sandbox.play(scripts::wait_after(vec![], &gate, "Done."));
+        // Its last word comes with its end, in one piece.
+        let end = format!("{}\n{}\n", scripts::delta("Said last. "), scripts::result("Done."));
+        let mut script = scripts::wait_after(vec![], &gate, "");
+        script.pop();
+        script.push(Action::Bytes(end.into()));
+        world.sandbox.play(script);
         let ids = ann.begin(&json!({ "conversation": chat, "message": "make" })).await;
         let agent = world.agent(round as usize).await;
         let opening = async {
@@ -243,7 +248,8 @@ async fn late_files_are_in_the_message(home: Home) -> Option<()> {
         };
         let form = Form::of("x.txt", b"x");
         let (sent, ()) = tokio::join!(agent.send_back(&form), opening);
-        ann.log(&ids["run"]).await;
+        let log = ann.log(&ids["run"]).await;
+        assert_eq!(log.frames.iter().filter(|frame| frame.event == "delta").count(), 1);
         let blocks = ann.messages(&chat).await[1]["parts"].clone();
         let listed = ann.list(&chat).await;
         let shown = blocks.as_array().unwrap().iter().filter(|block| block["type"] == "file").count();

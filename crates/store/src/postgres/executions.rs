@@ -69,7 +69,7 @@ async fn begin(tx: &Transaction, scope: &Scope, new: &NewExecution) -> Result<Be
     let run = runs::by_id(tx, scope.workspace, new.run).await?;
     let (lease, opening) = (Lease { run: new.run, fence: 1 }, execution_opening(new)?);
     append::open_log(tx, &Held { workspace: scope.workspace, lease }, &opening).await?;
-    Ok(Begun::Started(run, lease, opening, open))
+    Ok(Begun::Started { run, lease, opening, open, dispatch: None })
 }
 
 async fn insert_run(tx: &Transaction, scope: &Scope, new: &NewExecution) -> Result<()> {

@@ -12,10 +12,9 @@ use jiff::Timestamp;
 use rusqlite::{Connection, params, params_from_iter};
 use uuid::Uuid;
 
+use super::search::{self, Indexed};
 use super::writer::Durability;
-use super::{
-    SqliteStore, archive_runs, branches, conversations, files, is_taken, messages, search, workspaces,
-};
+use super::{SqliteStore, archive_runs, branches, conversations, files, is_taken, messages, workspaces};
 use crate::error::{Result, StoreError};
 use crate::files::Stored;
 use crate::list::{Dialect, Sql, Value};
@@ -139,7 +138,9 @@ fn import(db: &Connection, scope: &Scope, archive: &Archive, traces: &dyn Pieces
         return Ok(false);
     }
     let pk = conversations::insert(db, &archive.conversation)?;
-    search::index_title(db, pk, archive.conversation.title.as_deref())?;
+    if let Some(title) = &archive.conversation.title {
+        search::index(Indexed::Title, pk, title);
+    }
     for (number, branch) in (0_i64..).zip(&archive.branches) {
         if number > 0 {
             insert_branch(db, scope, id, number, branch)?;
@@ -208,7 +209,7 @@ fn extend(db: &Connection, scope: &Scope, of: &Growth, stored: &[Stored]) -> Res
         messages::insert_stored(db, scope, id, *branch as i64, message)?;
     }
     conversations::save(db, pk, &of.conversation)?;
-    search::index_title(db, pk, of.conversation.title.as_deref())?;
+    search::reindex(Indexed::Title, pk, of.conversation.title.as_deref());
     db.prepare_cached("UPDATE chat_conversations SET current_branch = ?2 WHERE pk = ?1")?
         .execute(params![pk, of.current as i64])?;
     for (ArchivedFile { file, .. }, stored) in of.files.iter().zip(stored) {

@@ -9,8 +9,9 @@ use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 use uuid::Uuid;
 
+use super::search::{self, Indexed};
 use super::writer::Durability;
-use super::{SqliteStore, conversations, fork_files, messages, search};
+use super::{SqliteStore, conversations, fork_files, messages};
 use crate::error::{Result, StoreError};
 use crate::files::Fork;
 use crate::store::branches::Branches;
@@ -253,7 +254,9 @@ fn fork_through(
     made.updated_at = now;
     made.version = 1;
     let pk = conversations::insert(db, &made)?;
-    search::index_title(db, pk, made.title.as_deref())?;
+    if let Some(title) = &made.title {
+        search::index(Indexed::Title, pk, title);
+    }
     messages::copy(db, scope, conversation, &lineage, seq, id)?;
     fork_files::copy(db, scope, conversation, fork)?;
     Ok(made)

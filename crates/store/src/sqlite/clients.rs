@@ -7,8 +7,9 @@ use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 use uuid::Uuid;
 
+use super::search::{self, Indexed};
 use super::writer::Durability;
-use super::{SqliteStore, conversations, messages, runs, search};
+use super::{SqliteStore, conversations, messages, runs};
 use crate::error::{Result, StoreError};
 use crate::store::clients::Clients;
 use crate::turns::{Asking, parse_json};
@@ -124,8 +125,7 @@ fn rewrite(
         )
         .optional()?;
     let pk = pk.ok_or(StoreError::NotFound)?;
-    db.execute("DELETE FROM message_search WHERE rowid = ?1", [pk])?;
-    search::index_message(pk, &message.text);
+    search::reindex(Indexed::Message, pk, Some(&message.text));
     thread.note_rewrite(message, now);
     conversations::save(db, thread_pk, &thread)
 }

@@ -13,8 +13,9 @@ use rusqlite::types::{ToSql, ToSqlOutput, Type};
 use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 use uuid::Uuid;
 
+use super::search::{self, Indexed};
 use super::writer::Durability;
-use super::{SqliteStore, audit, is_taken, runs, search, workspaces};
+use super::{SqliteStore, audit, is_taken, runs, workspaces};
 use crate::error::{Result, StoreError};
 use crate::list::{self, Dialect, Sql, Value};
 use crate::store::conversations::Conversations;
@@ -140,12 +141,25 @@ pub(super) fn create(
     id: Uuid,
     write: &Write,
 ) -> Result<Conversation> {
-    let workspace = workspaces::find(db, scope)?.ok_or(StoreError::NotFound)?;
-    let made = Conversation::create(scope, new, new.id.unwrap_or(id), workspace.default_visibility, write)
-        .map_err(StoreError::Refused)?;
+    let made = make(db, scope, new, id, write)?;
     let pk = insert(db, &made)?;
-    search::index_title(db, pk, made.title.as_deref())?;
+    if let Some(title) = &made.title {
+        search::index(Indexed::Title, pk, title);
+    }
     Ok(made)
+}
+
+/// A new conversation of the workspace, not written yet.
+pub(super) fn make(
+    db: &Connection,
+    scope: &Scope,
+    new: &NewConversation,
+    id: Uuid,
+    write: &Write,
+) -> Result<Conversation> {
+    let workspace = workspaces::find(db, scope)?.ok_or(StoreError::NotFound)?;
+    Conversation::create(scope, new, new.id.unwrap_or(id), workspace.default_visibility, write)
+        .map_err(StoreError::Refused)
 }
 
 /// Writes a whole new row and answers its number.
@@ -258,6 +272,32 @@ pub(super) fn save(db: &Connection, pk: i64, changed: &Conversation) -> Result<(
     Ok(())
 }
 
+/// Writes what a turn changes. The columns that only a person changes stay out of it, with the indexes over them.
+pub(super) fn save_turn(db: &Connection, pk: i64, changed: &Conversation) -> Result<()> {
+    db.prepare_cached(
+        "UPDATE chat_conversations SET title = ?2, mode = ?3, page_path = ?4, total_tokens = ?5, kind = ?6, \
+         agent_id = ?7, model = ?8, preview = ?9, message_count = ?10, first_message = ?11, updated_at = ?12, \
+         version = ?13, workflow_id = ?14 WHERE pk = ?1",
+    )?
+    .execute(params![
+        pk,
+        changed.title,
+        changed.mode.map(Mode::as_str),
+        changed.page_path,
+        changed.total_tokens,
+        changed.kind.as_str(),
+        changed.agent_id,
+        changed.model,
+        changed.preview,
+        changed.message_count,
+        changed.first_message,
+        changed.updated_at.as_millisecond(),
+        changed.version,
+        changed.workflow_id,
+    ])?;
+    Ok(())
+}
+
 fn update(
     db: &Connection,
     scope: &Scope,
@@ -271,7 +311,7 @@ fn update(
     changed.apply(scope, patch, if_version, write).map_err(StoreError::Refused)?;
     save(db, pk, &changed)?;
     if changed.title != before.title {
-        search::index_title(db, pk, changed.title.as_deref())?;
+        search::reindex(Indexed::Title, pk, changed.title.as_deref());
     }
     if changed.visibility != before.visibility {
         let (target, detail) = (id.to_string(), changed.visibility.as_str());

@@ -49,7 +49,8 @@ fn begin(db: &Connection, scope: &Scope, new: &NewExecution) -> Result<Begun> {
     let opening = execution_opening(new)?;
     append::insert_row(db, &Held { workspace: scope.workspace, lease }, &opening)?;
     remember(db, scope, new.idempotency.as_ref(), new.run, new.now)?;
-    Ok(Begun::Started(runs::by_id(db, scope.workspace, new.run)?, lease, opening, open.and_one()))
+    let run = runs::by_id(db, scope.workspace, new.run)?;
+    Ok(Begun::Started { run, lease, opening, open: open.and_one(), dispatch: None })
 }
 
 fn insert_run(db: &Connection, scope: &Scope, new: &NewExecution) -> Result<Lease> {

@@ -33,7 +33,7 @@ impl Keys for SqliteStore {
     }
 
     async fn find_key(&self, workspace: Uuid, hash: [u8; 32]) -> Result<Option<KeyGrant>> {
-        self.readers.read(move |db| find(db, workspace, hash)).await
+        self.readers.look_up(move |db| find(db, workspace, hash)).await
     }
 }
 

@@ -10,8 +10,9 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use uuid::Uuid;
 
 use super::branches::{self, Lineage};
+use super::search::{self, Indexed};
 use super::writer::Durability;
-use super::{SqliteStore, conversations, is_taken, search};
+use super::{SqliteStore, conversations, is_taken};
 use crate::error::{Result, StoreError};
 use crate::store::messages::{Messages, Thread, ThreadRead};
 
@@ -90,7 +91,7 @@ fn append(
     }
     conversations::save(db, thread_pk, &thread)?;
     if !titled && thread.title.is_some() {
-        search::index_title(db, thread_pk, thread.title.as_deref())?;
+        search::reindex(Indexed::Title, thread_pk, thread.title.as_deref());
     }
     Ok(thread)
 }
@@ -131,7 +132,7 @@ pub(super) fn insert(
         true => StoreError::Taken("message id"),
         false => error.into(),
     })?;
-    search::index_message(pk, &text);
+    search::index(Indexed::Message, pk, &text);
     Ok(())
 }
 
@@ -179,7 +180,7 @@ pub(super) fn insert_stored(
         true => StoreError::Taken("message id"),
         false => error.into(),
     })?;
-    search::index_message(pk, &message.text);
+    search::index(Indexed::Message, pk, &message.text);
     Ok(())
 }
 
@@ -225,7 +226,7 @@ pub(super) fn copy(
         db.prepare("SELECT pk, text FROM messages WHERE workspace_id = ?1 AND conversation_id = ?2")?;
     let mut rows = copied.query(params![scope.workspace, to])?;
     while let Some(row) = rows.next()? {
-        search::index_message(row.get(0)?, row.get_ref(1)?.as_str().unwrap_or(""));
+        search::index(Indexed::Message, row.get(0)?, row.get_ref(1)?.as_str().unwrap_or(""));
     }
     Ok(())
 }

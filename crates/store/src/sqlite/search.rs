@@ -14,31 +14,62 @@ use crate::error::Result;
 use crate::list::{self, Dialect, Sql, Value};
 use crate::search::{self, CANDIDATES};
 
-pub(super) fn index_title(db: &Connection, pk: i64, title: Option<&str>) -> Result<()> {
-    db.prepare_cached("DELETE FROM title_search WHERE rowid = ?1")?.execute([pk])?;
-    if let Some(title) = title {
-        db.prepare_cached("INSERT INTO title_search (rowid, words) VALUES (?1, ?2)")?
-            .execute(params![pk, index_text(title)])?;
-    }
-    Ok(())
+/// What of a row can be found by its words.
+#[derive(Clone, Copy)]
+pub(super) enum Indexed {
+    Title,
+    Message,
+}
+
+/// The words of one row, on their way into the index.
+struct Words {
+    of: Indexed,
+    pk: i64,
+    words: Option<String>,
+    /// Others may be in the index already.
+    replaces: bool,
 }
 
 thread_local! {
-    /// Of the writer's transaction under way: messages and their words, which go into the index together at its
-    /// end. In between, nearly every other statement would make FTS5 write out what it has gathered.
-    static PENDING: RefCell<Vec<(i64, String)>> = const { RefCell::new(Vec::new()) };
+    /// Of the writer's transaction under way: words go into the index together at its end. In between, nearly every
+    /// other statement would make FTS5 write out what it has gathered.
+    static PENDING: RefCell<Vec<Words>> = const { RefCell::new(Vec::new()) };
 }
 
-/// For the writer's thread alone, which calls `index_pending` before it commits.
-pub(super) fn index_message(pk: i64, text: &str) {
-    let words = index_text(text);
-    PENDING.with_borrow_mut(|pending| pending.push((pk, words)));
+/// Adds the words of a new row. For the writer's thread alone, which calls `index_pending` before it commits.
+pub(super) fn index(of: Indexed, pk: i64, text: &str) {
+    push(Words { of, pk, words: Some(index_text(text)), replaces: false });
+}
+
+/// As `index`, for a row that may have had other words before.
+pub(super) fn reindex(of: Indexed, pk: i64, text: Option<&str>) {
+    push(Words { of, pk, words: text.map(index_text), replaces: true });
+}
+
+fn push(words: Words) {
+    PENDING.with_borrow_mut(|pending| pending.push(words));
 }
 
 pub(super) fn index_pending(db: &Connection) -> rusqlite::Result<()> {
-    let pending = PENDING.take();
-    let mut statement = db.prepare_cached("INSERT INTO message_search (rowid, words) VALUES (?1, ?2)")?;
-    pending.into_iter().try_for_each(|message| statement.execute(message).map(|_| ()))
+    for Words { of, pk, words, replaces } in PENDING.take() {
+        let (delete, insert) = match of {
+            Indexed::Title => (
+                "DELETE FROM title_search WHERE rowid = ?1",
+                "INSERT INTO title_search (rowid, words) VALUES (?1, ?2)",
+            ),
+            Indexed::Message => (
+                "DELETE FROM message_search WHERE rowid = ?1",
+                "INSERT INTO message_search (rowid, words) VALUES (?1, ?2)",
+            ),
+        };
+        if replaces {
+            db.prepare_cached(delete)?.execute([pk])?;
+        }
+        if let Some(words) = words {
+            db.prepare_cached(insert)?.execute(params![pk, words])?;
+        }
+    }
+    Ok(())
 }
 
 /// How much is pending, to come back to.

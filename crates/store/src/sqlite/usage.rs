@@ -59,7 +59,7 @@ fn count(db: &Connection, held: &Held, usage: Usage, now: Timestamp) -> Result<(
 }
 
 /// Into the day of who asked for the run.
-pub(super) fn add_of_run(
+fn add_of_run(
     db: &Connection,
     workspace: Uuid,
     run: Uuid,
@@ -72,7 +72,7 @@ pub(super) fn add_of_run(
     add(db, (workspace, &user), (usage, runs), now)
 }
 
-fn add(
+pub(super) fn add(
     db: &Connection,
     (workspace, user): (Uuid, &str),
     (usage, runs): (Usage, i64),

@@ -30,7 +30,7 @@ impl Workspaces for SqliteStore {
         limit: usize,
     ) -> Result<Vec<Membership>> {
         let user = user.to_owned();
-        self.readers.read(move |db| list_memberships(db, &user, workspace, after, limit)).await
+        self.readers.look_up(move |db| list_memberships(db, &user, workspace, after, limit)).await
     }
 
     async fn find_workspace(&self, scope: &Scope) -> Result<Option<Workspace>> {

@@ -238,7 +238,7 @@ mod tests {
 
     fn writer() -> Writer {
         let db = Connection::open_in_memory().unwrap();
-        db.execute_batch("CREATE TABLE t (x INTEGER PRIMARY KEY); CREATE TABLE message_search (words)")
+        db.execute_batch("CREATE TABLE t (x INTEGER PRIMARY KEY); CREATE TABLE message_search (words); CREATE TABLE title_search (words)")
             .unwrap();
         Writer::start(db).unwrap()
     }

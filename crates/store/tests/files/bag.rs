@@ -105,7 +105,7 @@ impl TestStore {
     pub async fn executed(&self, scope: &Scope, prompt: &str) -> (Uuid, Held) {
         let new = self.new_execution(prompt, Vec::new());
         match self.begin_execution(scope, &new).await.unwrap() {
-            Begun::Started(_, lease, ..) => (new.id, Held { workspace: scope.workspace, lease }),
+            Begun::Started { lease, .. } => (new.id, Held { workspace: scope.workspace, lease }),
             other => panic!("not started: {other:?}"),
         }
     }

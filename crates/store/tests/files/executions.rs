@@ -29,7 +29,7 @@ async fn an_execution_runs_once_outside_any_conversation(store: TestStore) {
     let a = store.reserve_files(&bob, bag, &[store.new_file("a")], ROOMY, new.now).await.unwrap().remove(0);
     assert_eq!(a.storage_key, format!("execution-bag/{}/{}/a", ann.workspace, new.id));
     new.files = vec![stored(b.id, 2), stored(a.id, 1)];
-    let Begun::Started(run, lease, ..) = store.begin_execution(&bob, &new).await.unwrap() else {
+    let Begun::Started { run, lease, .. } = store.begin_execution(&bob, &new).await.unwrap() else {
         panic!("not started")
     };
     assert_eq!((run.id, run.execution, run.conversation), (new.run, Some(new.id), None));

@@ -238,7 +238,7 @@ async fn without_the_applications_filter_no_foreign_file_and_no_foreign_executio
         max_bag_bytes: 100,
         now: store.now(),
     };
-    assert!(matches!(store.begin_execution(&bob, &new).await.unwrap(), Begun::Started(..)));
+    assert!(matches!(store.begin_execution(&bob, &new).await.unwrap(), Begun::Started { .. }));
     let thread = store.create(&bob, "private").await.id;
     let shared = store.create_shared(&bob, "shared").await.id;
     for (bag, eve_sees) in [

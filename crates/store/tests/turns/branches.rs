@@ -26,7 +26,8 @@ async fn an_edit_makes_a_branch_in_the_place_of_the_message(store: TestStore) {
     let edit = StartTurn { replace: second.message, ..turn(Some(id), "zwei") };
     let new = store.new_turn(edit);
     let branch = new.branch;
-    let store::turns::Begun::Started(edited, lease, ..) = store.begin_turn(&ann, &new).await.unwrap() else {
+    let store::turns::Begun::Started { run: edited, lease, .. } = store.begin_turn(&ann, &new).await.unwrap()
+    else {
         panic!("not started")
     };
     let held = store::turns::Held { workspace: ann.workspace, lease };

@@ -31,7 +31,9 @@ on_both!(
 async fn a_first_turn_makes_its_conversation_and_settles_in_one_piece(store: TestStore) {
     let ann = store.workspace("ann").await;
     let new = store.new_turn(turn(None, "hello there"));
-    let Begun::Started(run, lease, opening, _) = store.begin_turn(&ann, &new).await.unwrap() else {
+    let Begun::Started { run, lease, opening, dispatch: given, .. } =
+        store.begin_turn(&ann, &new).await.unwrap()
+    else {
         panic!("not started")
     };
     let held = Held { workspace: ann.workspace, lease };
@@ -57,6 +59,8 @@ async fn a_first_turn_makes_its_conversation_and_settles_in_one_piece(store: Tes
     assert_eq!(store.titles(&ann, &crate::setup::newest()).await, ["hello there"]);
 
     let dispatch = store.get_dispatch(&held, 20).await.unwrap();
+    // What its runner needs was given with it: nothing lies before it.
+    assert_eq!(given.as_deref(), Some(&dispatch));
     assert_eq!((dispatch.run, dispatch.turn), (run, new.turn));
     assert_eq!((dispatch.message.text.as_str(), dispatch.before.len()), ("hello there", 0));
 
@@ -214,7 +218,9 @@ async fn a_key_gives_the_same_run_again(store: TestStore) {
     let ann = store.workspace("ann").await;
     let mut new = store.new_turn(turn(None, "one"));
     new.idempotency = Some(key("k", 1));
-    let Begun::Started(run, ..) = store.begin_turn(&ann, &new).await.unwrap() else { panic!("not started") };
+    let Begun::Started { run, .. } = store.begin_turn(&ann, &new).await.unwrap() else {
+        panic!("not started")
+    };
     let mut again = store.new_turn(turn(None, "one"));
     again.idempotency = Some(key("k", 1));
     assert_eq!(store.begin_turn(&ann, &again).await.unwrap(), Begun::Repeated(run.clone()));

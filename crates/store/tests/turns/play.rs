@@ -49,7 +49,7 @@ pub fn key(key: &str, body: u8) -> Idempotency {
 
 pub fn text(begun: &Begun) -> String {
     match begun {
-        Begun::Started(..) => "started".into(),
+        Begun::Started { .. } => "started".into(),
         Begun::Queued(..) => "queued".into(),
         Begun::Busy(run) => format!("busy {run}"),
         Begun::Repeated(run) => format!("repeated {}", run.id),
@@ -92,7 +92,7 @@ impl TestStore {
     /// Begins a turn that starts.
     pub async fn started(&self, scope: &Scope, turn: StartTurn) -> (Run, Held) {
         match self.begin_turn(scope, &self.new_turn(turn)).await.unwrap() {
-            Begun::Started(run, lease, ..) => (run, Held { workspace: scope.workspace, lease }),
+            Begun::Started { run, lease, .. } => (run, Held { workspace: scope.workspace, lease }),
             other => panic!("not started: {other:?}"),
         }
     }

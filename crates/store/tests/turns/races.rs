@@ -52,7 +52,7 @@ async fn one_of_many_begins_and_the_others_are_told_of_it(store: TestStore) {
         let mut told = HashMap::new();
         for begun in &begun {
             match begun {
-                Begun::Started(run, lease, ..) => {
+                Begun::Started { run, lease, .. } => {
                     assert!(started.replace((run.id, *lease)).is_none(), "two started")
                 }
                 Begun::Busy(run) => *told.entry(*run).or_insert(0) += 1,
@@ -79,7 +79,7 @@ async fn one_key_sent_by_many_is_one_run(store: TestStore) {
         let mut counts: HashMap<String, usize> = HashMap::new();
         let mut run = None;
         for begun in all_at_once(&nodes, &ann, turns.collect()).await {
-            if let Begun::Started(started, ..) = &begun {
+            if let Begun::Started { run: started, .. } = &begun {
                 run = Some(started.id);
             }
             *counts.entry(text(&begun)).or_default() += 1;
@@ -143,7 +143,9 @@ async fn members_at_once_do_not_pass_the_limit_of_their_workspace(store: TestSto
     let open = store.get_open_runs(&bob, open_runs).await.unwrap();
     assert_eq!(open, OpenRuns { user: 0, workspace: 10 });
     let new = NewTurn { open_runs: RunLimits { user: 1, workspace: 12 }, ..store.new_turn(turn(None, "x")) };
-    let Begun::Started(.., open) = store.begin_turn(&bob, &new).await.unwrap() else { panic!("not started") };
+    let Begun::Started { open, .. } = store.begin_turn(&bob, &new).await.unwrap() else {
+        panic!("not started")
+    };
     assert_eq!(open, OpenRuns { user: 1, workspace: 11 });
     let new = NewTurn { open_runs: RunLimits { user: 9, workspace: 11 }, ..new };
     let new = NewTurn { run: store.new_id(), conversation: store.new_id(), ..new };

@@ -55,7 +55,7 @@ async fn a_turn_is_refused_when_nothing_is_left_and_a_repeated_one_is_not(store:
         NewTurn { tokens: TokenLimits { user, workspace }, ..new }
     };
     let first = NewTurn { idempotency: Some(key("k", 1)), ..limited(7, 0) };
-    let Begun::Started(run, lease, ..) = store.begin_turn(&ann, &first).await.unwrap() else {
+    let Begun::Started { run, lease, .. } = store.begin_turn(&ann, &first).await.unwrap() else {
         panic!("started")
     };
     let held = Held { workspace: ann.workspace, lease };
@@ -73,9 +73,9 @@ async fn a_turn_is_refused_when_nothing_is_left_and_a_repeated_one_is_not(store:
         Begun::Repeated(before) => assert_eq!(before.id, run.id),
         other => panic!("{other:?}"),
     }
-    assert!(matches!(store.begin_turn(&ann, &limited(8, 8)).await.unwrap(), Begun::Started(..)));
+    assert!(matches!(store.begin_turn(&ann, &limited(8, 8)).await.unwrap(), Begun::Started { .. }));
     let bob = member(&ann, "bob");
-    assert!(matches!(store.begin_turn(&bob, &limited(7, 0)).await.unwrap(), Begun::Started(..)));
+    assert!(matches!(store.begin_turn(&bob, &limited(7, 0)).await.unwrap(), Begun::Started { .. }));
 }
 
 async fn runs_that_end_at_once_are_all_counted(store: TestStore) {

@@ -11,6 +11,7 @@ use store::turns::Held;
 
 use super::{Halt, ModelRun, until};
 use crate::Turns;
+use crate::drive::Beginning;
 use crate::error::TurnError;
 use crate::failpoint::point;
 use crate::log::{RunLog, retry};
@@ -125,7 +126,7 @@ impl Turns {
     pub(crate) async fn go_on_waiting(&self, held: Held, leased: Instant) -> bool {
         match self.find_waiting(&held).await {
             Ok(Some((run, left))) => {
-                self.drive_from((held, leased), &run, left, true);
+                self.drive_from((held, leased), &run, left, Beginning::Left);
                 true
             }
             Ok(None) => false,

@@ -13,7 +13,7 @@ use crate::error::{Result, StoreError};
 use crate::postgres::branches::{self, Head, Spot};
 use crate::postgres::transaction::Transaction;
 use crate::postgres::{conversations, leases, run_files, runs, usage};
-use crate::turns::{Begun, NewTurn, QueueStart, first_of, to_json};
+use crate::turns::{Begun, NewTurn, QueueStart, first_dispatch, first_of, to_json};
 
 pub(super) async fn begin(tx: &Transaction, scope: &Scope, new: &NewTurn) -> Result<Begun> {
     if let Some(before) = repeated(tx, scope, new.idempotency.as_ref(), new.now).await? {
@@ -66,7 +66,12 @@ pub(super) async fn begin(tx: &Transaction, scope: &Scope, new: &NewTurn) -> Res
             placed?;
             let lease = Lease { run: new.run, fence: 1 };
             let opening = open_log(tx, &thread, lease, message, start.now).await?;
-            Begun::Started(run?, lease, opening, open)
+            let run = run?;
+            let dispatch = match new.turn.conversation {
+                None => first_dispatch(scope, &run, &thread, new)?,
+                Some(_) => None,
+            };
+            Begun::Started { run, lease, opening, open, dispatch }
         }
         (Some((run, _)), OnBusy::Reject) => return Ok(Begun::Busy(run)),
         (Some(busy), policy) => {

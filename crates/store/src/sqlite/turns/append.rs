@@ -47,27 +47,7 @@ fn is_stored(db: &Connection, held: &Held, batch: &Batch) -> Result<bool> {
         ])?)
 }
 
-/// As `append`, for a run that the same transaction has just settled under the fence.
-pub(super) fn insert(db: &Connection, held: &Held, batch: &Batch) -> Result<()> {
-    let moved = db
-        .prepare_cached(
-            "UPDATE runs SET last_entry = ?3, last_event = ?4 \
-             WHERE workspace_id = ?1 AND id = ?2 AND last_entry = ?5 AND last_event = ?6",
-        )?
-        .execute(params![
-            held.workspace,
-            held.lease.run,
-            batch.last_entry,
-            batch.last_seq,
-            batch.first_entry - 1,
-            batch.first_seq - 1,
-        ])?;
-    if moved == 0 {
-        return Err(StoreError::Lost);
-    }
-    insert_row(db, held, batch)
-}
-
+/// Only the row, for a run whose numbers the same transaction has moved under the fence.
 pub(in crate::sqlite) fn insert_row(db: &Connection, held: &Held, batch: &Batch) -> Result<()> {
     if batch.entries.is_empty() {
         return Ok(());

@@ -1,17 +1,18 @@
 //! The first of the three writes: a turn is accepted, and put under way or into the queue.
 
 use domain::conversation::Write;
-use domain::run::{OnBusy, StartTurn};
+use domain::run::{Lease, OnBusy, Run, RunStatus, StartTurn};
 use domain::scope::Scope;
 use rusqlite::{Connection, OptionalExtension, params};
 use uuid::Uuid;
 
 use super::idempotency::{remember, repeated};
 use super::open_runs::open_runs;
-use super::start::start_run;
+use super::start::{Thread, open_log, place_message};
 use crate::error::{Result, StoreError};
+use crate::sqlite::leases::NOW_MS;
 use crate::sqlite::{branches, conversations, run_files, runs, usage};
-use crate::turns::{Begun, NewTurn, QueueStart, first_of, to_json};
+use crate::turns::{Begun, NewTurn, QueueStart, first_dispatch, first_of, to_json};
 
 pub(super) fn begin(db: &Connection, scope: &Scope, new: &NewTurn) -> Result<Begun> {
     if let Some(before) = repeated(db, scope, new.idempotency.as_ref(), new.now)? {
@@ -24,25 +25,33 @@ pub(super) fn begin(db: &Connection, scope: &Scope, new: &NewTurn) -> Result<Beg
     if let Some(spent) = usage::spent(db, scope, new.tokens, new.now)? {
         return Ok(Begun::OutOfTokens(spent));
     }
-    let conversation = match new.turn.conversation {
+    let mut thread = match new.turn.conversation {
         Some(id) => known_conversation(db, scope, id, new)?,
         None => first_conversation(db, scope, new)?,
     };
+    let conversation = thread.conversation.id;
     if let Some(attachments) = &new.turn.attachments {
         run_files::check_attachments(db, scope.workspace, new.turn.conversation, attachments)?;
     }
-    let busy = under_way(db, scope, conversation)?;
+    let busy = thread.row.map_or(Ok(None), |_| under_way(db, scope, conversation))?;
     let begun = match (busy, new.turn.on_busy) {
         (None, _) => {
-            insert_run(db, scope, conversation, new, None, &new.turn)?;
             let start = QueueStart {
                 node: new.node,
                 lease_seconds: new.lease_seconds,
                 branch: new.branch,
                 now: new.now,
             };
-            let (run, lease, opening) = start_run(db, scope.workspace, conversation, new.run, &start)?;
-            Begun::Started(run, lease, opening, open.and_one())
+            let message = message_of(new, &new.turn);
+            let branch = place_message(db, scope, &mut thread, message, &new.turn, &start)?;
+            let run = insert_run(db, scope, conversation, new, &new.turn, Place::Under(&start, branch))?;
+            let lease = Lease { run: new.run, fence: 1 };
+            let opening = open_log(db, &thread.conversation, lease, message, start.now)?;
+            let dispatch = match new.turn.conversation {
+                None => first_dispatch(scope, &run, &thread.conversation, new)?,
+                Some(_) => None,
+            };
+            Begun::Started { run, lease, opening, open: open.and_one(), dispatch }
         }
         (Some((run, _)), OnBusy::Reject) => return Ok(Begun::Busy(run)),
         (Some((run, message)), policy) => {
@@ -61,26 +70,28 @@ pub(super) fn begin(db: &Connection, scope: &Scope, new: &NewTurn) -> Result<Beg
                 turn.attachments.get_or_insert_default();
             }
             let place = queue_place(db, scope, conversation, front)?;
-            insert_run(db, scope, conversation, new, Some(place), &turn)?;
+            let run = insert_run(db, scope, conversation, new, &turn, Place::Queued(place))?;
             if let (Some(_), Some(attachments)) = (&turn.message, &turn.attachments) {
                 run_files::attach(db, scope.workspace, conversation, new.message, attachments)?;
             }
-            Begun::Queued(runs::by_id(db, scope.workspace, new.run)?, open.and_one())
+            Begun::Queued(run, open.and_one())
         }
     };
     remember(db, scope, new.idempotency.as_ref(), new.run, new.now)?;
     Ok(begun)
 }
 
-fn first_conversation(db: &Connection, scope: &Scope, new: &NewTurn) -> Result<Uuid> {
-    let made = first_of(new)?;
+/// The conversation that a first turn makes; its row is written with the turn's message.
+fn first_conversation(db: &Connection, scope: &Scope, new: &NewTurn) -> Result<Thread> {
     let write = Write { now: new.now, max_tabs: 0 };
-    Ok(conversations::create(db, scope, &made, new.conversation, &write)?.id)
+    let conversation = conversations::make(db, scope, &first_of(new)?, new.conversation, &write)?;
+    Ok(Thread { conversation, row: None })
 }
 
 /// The conversation of a later turn; the message to replace must be a user's and in it.
-fn known_conversation(db: &Connection, scope: &Scope, id: Uuid, new: &NewTurn) -> Result<Uuid> {
-    conversations::find(db, scope, id, false, false)?.ok_or(StoreError::NotFound)?;
+fn known_conversation(db: &Connection, scope: &Scope, id: Uuid, new: &NewTurn) -> Result<Thread> {
+    let found = conversations::find(db, scope, id, false, false)?;
+    let (conversation, pk) = found.ok_or(StoreError::NotFound)?;
     if let Some(message) = new.turn.brought.message {
         check_free(db, scope, id, message)?;
     }
@@ -93,7 +104,7 @@ fn known_conversation(db: &Connection, scope: &Scope, id: Uuid, new: &NewTurn) -
             }
         }
     }
-    Ok(id)
+    Ok(Thread { conversation, row: Some(pk) })
 }
 
 /// A message id that a client brought is new to the conversation, its queue included.
@@ -131,29 +142,60 @@ fn queue_place(db: &Connection, scope: &Scope, conversation: Uuid, front: bool) 
     Ok(if front { first.unwrap_or(1) - 1 } else { last.unwrap_or(0) + 1 })
 }
 
+fn message_of(new: &NewTurn, turn: &StartTurn) -> Option<Uuid> {
+    if turn.message.is_some() { Some(new.message) } else { turn.replace }
+}
+
+/// Where a new run begins its life.
+#[derive(Clone, Copy)]
+enum Place<'a> {
+    Queued(i64),
+    /// Under way on a branch.
+    Under(&'a QueueStart, i64),
+}
+
 fn insert_run(
     db: &Connection,
     scope: &Scope,
     conversation: Uuid,
     new: &NewTurn,
-    place: Option<i64>,
     turn: &StartTurn,
-) -> Result<()> {
-    let message = if turn.message.is_some() { Some(new.message) } else { turn.replace };
-    db.prepare_cached(
+    place: Place<'_>,
+) -> Result<Run> {
+    let (status, position, node, started, branch) = match place {
+        Place::Queued(position) => (RunStatus::Queued, Some(position), None, None, 0),
+        Place::Under(start, branch) => {
+            (RunStatus::Running, None, Some(start.node.to_string()), Some(start.now), branch)
+        }
+    };
+    // A run under way has its first fence, its first entry and its first event.
+    let one = i64::from(node.is_some());
+    let text = format!(
         "INSERT INTO runs (workspace_id, id, conversation_id, status, message_id, user_id, on_disconnect, request, \
-         queue_position, created_at) VALUES (?1, ?2, ?3, 'queued', ?4, ?5, ?6, ?7, ?8, ?9)",
-    )?
-    .execute(params![
-        scope.workspace,
-        new.run,
-        conversation,
-        message,
-        scope.user,
-        to_json(&turn.on_disconnect)?.trim_matches('"'),
-        to_json(turn)?,
-        place,
-        new.now.as_millisecond(),
-    ])?;
-    Ok(())
+         queue_position, created_at, node, started_at, branch, fence, last_entry, last_event, lease_until, assets) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?14, ?14, \
+         CASE WHEN ?14 THEN {NOW_MS} + ?15 END, CASE WHEN ?14 THEN {} END) RETURNING {}",
+        run_files::visible_ids("idx_files_bag", "files.conversation_id = ?3"),
+        runs::COLUMNS,
+    );
+    Ok(db.prepare_cached(&text)?.query_row(
+        params![
+            scope.workspace,
+            new.run,
+            conversation,
+            status.as_str(),
+            message_of(new, turn),
+            scope.user,
+            to_json(&turn.on_disconnect)?.trim_matches('"'),
+            to_json(turn)?,
+            position,
+            new.now.as_millisecond(),
+            node,
+            started.map(jiff::Timestamp::as_millisecond),
+            branch,
+            one,
+            new.lease_seconds as i64 * 1000,
+        ],
+        runs::read,
+    )?)
 }

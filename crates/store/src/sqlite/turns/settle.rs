@@ -1,7 +1,7 @@
 //! The third of the three writes: a run ends, with its answer, if it is still whose it was.
 
 use domain::message::{NewMessage, plain_text};
-use domain::run::RunStatus;
+use domain::run::{Lease, Run, RunStatus};
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 use uuid::Uuid;
@@ -12,16 +12,19 @@ use crate::sqlite::{branches, conversations, messages, runs, usage};
 use crate::turns::{Held, Settled, Settlement, own_scope};
 
 pub(super) fn settle(db: &Connection, held: &Held, settlement: &Settlement) -> Result<Settled> {
-    let error = settlement.error.as_ref();
-    let settled: Option<(Option<Uuid>, i64, i64)> = db
-        .prepare_cached(
-            "UPDATE runs SET status = ?4, ended_at = ?5, lease_until = NULL, error_code = ?6, error_message = ?7, \
-             assistant_message_id = ?8, input_tokens = input_tokens + ?9, output_tokens = output_tokens + ?10, \
-             response = ?11 \
-             WHERE workspace_id = ?1 AND id = ?2 AND fence = ?3 AND status = 'running' \
-             AND (upload_used_at IS NULL OR ?12) \
-             RETURNING conversation_id, branch, input_tokens + output_tokens",
-        )?
+    debug_assert!(settlement.status.is_settled() && RunStatus::Running.may_become(settlement.status));
+    let (error, batch) = (settlement.error.as_ref(), &settlement.batch);
+    let text = format!(
+        "UPDATE runs SET status = ?4, ended_at = ?5, lease_until = NULL, error_code = ?6, error_message = ?7, \
+         assistant_message_id = ?8, input_tokens = input_tokens + ?9, output_tokens = output_tokens + ?10, \
+         response = ?11, last_entry = ?13, last_event = ?14 \
+         WHERE workspace_id = ?1 AND id = ?2 AND fence = ?3 AND status = 'running' \
+         AND last_entry = ?15 AND last_event = ?16 AND (upload_used_at IS NULL OR ?12) \
+         RETURNING {}, user_id, branch",
+        runs::COLUMNS
+    );
+    let settled: Option<(Run, String, i64)> = db
+        .prepare_cached(&text)?
         .query_row(
             params![
                 held.workspace,
@@ -36,19 +39,24 @@ pub(super) fn settle(db: &Connection, held: &Held, settlement: &Settlement) -> R
                 settlement.usage.output_tokens,
                 settlement.response,
                 settlement.files_logged,
+                batch.last_entry,
+                batch.last_seq,
+                batch.first_entry - 1,
+                batch.first_seq - 1,
             ],
-            |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
+            |row| Ok((runs::read(row)?, row.get(runs::MORE)?, row.get(runs::MORE + 1)?)),
         )
         .optional()?;
-    debug_assert!(settlement.status.is_settled() && RunStatus::Running.may_become(settlement.status));
-    let Some((conversation, branch, tokens)) = settled else { return Err(unsettled(db, held)?) };
-    append::insert(db, held, &settlement.batch)?;
-    usage::add_of_run(db, held.workspace, held.lease.run, (settlement.usage, 1), settlement.now)?;
-    if let (Some(conversation), Some(assistant)) = (conversation, &settlement.assistant) {
+    let Some((run, user, branch)) = settled else { return Err(unsettled(db, held, settlement)?) };
+    append::insert_row(db, held, batch)?;
+    usage::add(db, (held.workspace, &user), (settlement.usage, 1), settlement.now)?;
+    if let (Some(conversation), Some(assistant)) = (run.conversation, &settlement.assistant) {
+        let tokens = run.usage.input_tokens + run.usage.output_tokens;
         add_answer(db, held, (conversation, branch), assistant, tokens, settlement.now)?;
     }
-    let queue = conversation.map_or(Ok(false), |conversation| has_queue(db, held.workspace, conversation))?;
-    Ok(Settled { run: runs::by_id(db, held.workspace, held.lease.run)?, queue })
+    let queue =
+        run.conversation.map_or(Ok(false), |conversation| has_queue(db, held.workspace, conversation))?;
+    Ok(Settled { run, queue })
 }
 
 fn has_queue(db: &Connection, workspace: Uuid, conversation: Uuid) -> Result<bool> {
@@ -58,10 +66,13 @@ fn has_queue(db: &Connection, workspace: Uuid, conversation: Uuid) -> Result<boo
 }
 
 /// Why a run could not be settled: its files are not in its log yet, or it is another's.
-fn unsettled(db: &Connection, held: &Held) -> Result<StoreError> {
-    let ours = "SELECT 1 FROM runs WHERE workspace_id = ?1 AND id = ?2 AND fence = ?3 AND status = 'running'";
-    let ours = db.prepare_cached(ours)?.exists(params![held.workspace, held.lease.run, held.lease.fence])?;
-    Ok(if ours { StoreError::FilesWaiting } else { StoreError::Lost })
+fn unsettled(db: &Connection, held: &Held, settlement: &Settlement) -> Result<StoreError> {
+    let waiting = "SELECT 1 FROM runs WHERE workspace_id = ?1 AND id = ?2 AND fence = ?3 AND status = 'running' \
+                   AND upload_used_at IS NOT NULL AND NOT ?4";
+    let Lease { run, fence } = held.lease;
+    let waiting =
+        db.prepare_cached(waiting)?.exists(params![held.workspace, run, fence, settlement.files_logged])?;
+    Ok(if waiting { StoreError::FilesWaiting } else { StoreError::Lost })
 }
 
 /// The assistant's message at the end of the run's branch, and the conversation's counters.
@@ -78,13 +89,13 @@ fn add_answer(
     let seq = branches::head_seq(db, &scope, conversation, &lineage)? + 1;
     messages::insert(db, &scope, conversation, (branch, seq), assistant)?;
     // The conversation may have been deleted meanwhile: what the user saw is kept all the same.
-    let found = match conversations::find(db, &scope, conversation, false, true)? {
+    let found = match conversations::find(db, &scope, conversation, false, false)? {
         Some(found) => Some(found),
-        None => conversations::find(db, &scope, conversation, true, true)?,
+        None => conversations::find(db, &scope, conversation, true, false)?,
     };
     let (mut thread, pk) = found.ok_or(StoreError::NotFound)?;
     let shown = thread.message_count;
     thread.note_message(assistant.id, false, &plain_text(&assistant.content), tokens, now);
     thread.message_count = if branches::current(db, &scope, conversation)? == branch { seq } else { shown };
-    conversations::save(db, pk, &thread)
+    conversations::save_turn(db, pk, &thread)
 }
