@@ -274,12 +274,18 @@ pub async fn delete_item(
 ) -> Result<Response, Problem> {
     let scope = caller.scope(named).await?;
     let id = own_id(&id, "conv")?;
-    let thread = app.store.get_thread(&scope, id, Some(Window::All).into()).await?;
-    let left = thread.messages.iter().find_map(|message| without(message, &wanted));
-    let left = left.ok_or_else(Problem::not_found)?;
-    if active_run(&app, &scope, id).await?.is_some() {
-        return Err(locked());
+    // Again when another of its message's items went meanwhile.
+    loop {
+        let thread = app.store.get_thread(&scope, id, Some(Window::All).into()).await?;
+        let mut messages = thread.messages.iter();
+        let found = messages.find_map(|message| Some((message, without(message, &wanted)?)));
+        let (was, left) = found.ok_or_else(Problem::not_found)?;
+        if active_run(&app, &scope, id).await?.is_some() {
+            return Err(locked());
+        }
+        if app.store.rewrite_message(&scope, id, was, &left, app.clock.now()).await? {
+            break;
+        }
     }
-    app.store.rewrite_message(&scope, id, &left, app.clock.now()).await?;
     Ok(axum::Json(shown(&app, &scope, id).await?).into_response())
 }

@@ -1,5 +1,6 @@
 //! `/v1/responses` and `/v1/conversations` as OpenAI's clients use them.
 
+use futures_util::future::join_all;
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 use testkit::sandbox::Release;
@@ -338,18 +339,21 @@ async fn an_item_is_taken_out(backend: Backend) -> Option<()> {
     let run = uuid(&response["id"], "resp_");
     let trace = world.get(&format!("/v1/runs/{run}/trace")).await;
     assert!(!trace.text.contains("marmalade"), "{}", trace.text);
-    // Of an answer with several items the others stay as they are.
-    world.play(lines(vec![step("s1", "running"), step("s1", "succeeded"), delta("Seen."), result("Seen.")]));
+    // Of an answer with several items the others stay as they are, and what goes at once all goes.
+    let steps = ["s1", "s2", "s3"].map(|id| [step(id, "running"), step(id, "succeeded")]);
+    world.play(lines(steps.into_iter().flatten().chain([delta("Seen."), result("Seen.")]).collect()));
     let response =
         create(&world, json!({ "model": "agent", "input": "go", "conversation": made["id"] })).await;
     let before = ids().await;
-    let call = &response["output"][0];
-    assert_eq!(call["type"], "function_call", "{response}");
-    let answer =
-        world.send(Method::DELETE, &format!("{path}/items/{}", call["id"].as_str().unwrap()), None).await;
-    assert_eq!(answer.status, 200, "{}", answer.text);
+    let calls = response["output"].as_array().unwrap().iter().filter(|item| item["type"] == "function_call");
+    let paths: Vec<String> =
+        calls.map(|call| format!("{path}/items/{}", call["id"].as_str().unwrap())).collect();
+    assert_eq!(paths.len(), 3, "{response}");
+    for answer in join_all(paths.iter().map(|item| world.send(Method::DELETE, item, None))).await {
+        assert_eq!(answer.status, 200, "{}", answer.text);
+    }
     let left = ids().await;
-    assert_eq!(left.len(), before.len() - 2, "{before:?} {left:?}");
+    assert_eq!(left.len(), before.len() - 6, "{before:?} {left:?}");
     assert!(left.iter().all(|id| before.contains(id)) && left.last() == before.last(), "{before:?} {left:?}");
     Some(())
 }

@@ -58,14 +58,15 @@ impl Clients for PostgresStore {
         &self,
         scope: &Scope,
         conversation: Uuid,
+        was: &Message,
         message: &Message,
         now: Timestamp,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         transaction!(self.database, begin_write, Settings::of(scope), |tx| rewrite(
             tx,
             scope,
             conversation,
-            message,
+            (was, message),
             now
         ))
     }
@@ -108,9 +109,9 @@ async fn rewrite(
     tx: &Transaction,
     scope: &Scope,
     conversation: Uuid,
-    message: &Message,
+    (was, message): (&Message, &Message),
     now: Timestamp,
-) -> Result<()> {
+) -> Result<bool> {
     let mut thread = conversations::get_locked(tx, scope, conversation).await?;
     let text = format!(
         "UPDATE messages SET text = $4, content = $5, file_attachments = $6, sources = $7, metadata = $8 \
@@ -127,10 +128,12 @@ async fn rewrite(
         &message.sources,
         &message.metadata,
     ];
-    if tx.execute(&text, &changed).await? == 0 {
-        return Err(StoreError::NotFound);
+    // Under the conversation's lock, which every rewrite takes.
+    if messages::get(tx, scope, conversation, was.id).await? != *was {
+        return Ok(false);
     }
+    tx.execute(&text, &changed).await?;
     search::reindex_message(tx, scope, conversation, message).await?;
     thread.note_rewrite(message, now);
-    conversations::save(tx, &thread).await
+    conversations::save(tx, &thread).await.map(|()| true)
 }

@@ -41,11 +41,13 @@ impl Clients for SqliteStore {
         &self,
         scope: &Scope,
         conversation: Uuid,
+        was: &Message,
         message: &Message,
         now: Timestamp,
-    ) -> Result<()> {
-        let (scope, message) = (scope.clone(), message.clone());
-        let rewrite = move |db: &rusqlite::Connection| rewrite(db, &scope, conversation, &message, now);
+    ) -> Result<bool> {
+        let (scope, was, message) = (scope.clone(), was.clone(), message.clone());
+        let rewrite =
+            move |db: &rusqlite::Connection| rewrite(db, &scope, conversation, (&was, &message), now);
         self.writer.write(Durability::Full, rewrite).await
     }
 
@@ -101,11 +103,14 @@ fn rewrite(
     db: &Connection,
     scope: &Scope,
     conversation: Uuid,
-    message: &Message,
+    (was, message): (&Message, &Message),
     now: Timestamp,
-) -> Result<()> {
+) -> Result<bool> {
     let (mut thread, thread_pk) = conversations::get(db, scope, conversation)?;
-    let pk: Option<i64> = db
+    if messages::get(db, scope, conversation, was.id)? != *was {
+        return Ok(false);
+    }
+    let pk: i64 = db
         .prepare_cached(
             "UPDATE messages SET text = ?4, content = ?5, file_attachments = ?6, sources = ?7, metadata = ?8 \
              WHERE workspace_id = ?1 AND conversation_id = ?2 AND id = ?3 RETURNING pk",
@@ -122,10 +127,9 @@ fn rewrite(
                 message.metadata
             ],
             |row| row.get(0),
-        )
-        .optional()?;
-    let pk = pk.ok_or(StoreError::NotFound)?;
+        )?;
     search::reindex(Indexed::Message, pk, Some(&message.text));
     thread.note_rewrite(message, now);
-    conversations::save(db, thread_pk, &thread)
+    conversations::save(db, thread_pk, &thread)?;
+    Ok(true)
 }

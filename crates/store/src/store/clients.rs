@@ -21,14 +21,16 @@ pub trait Clients: Send + Sync {
 
     async fn set_metadata(&self, scope: &Scope, conversation: Uuid, metadata: &str) -> Result<()>;
 
-    /// Puts other content into a message: text, content, attachments, sources and metadata, and its words.
+    /// Puts other content into a message: text, content, attachments, sources and metadata, and its words. False when
+    /// it is no longer what it `was`: nothing is changed then.
     async fn rewrite_message(
         &self,
         scope: &Scope,
         conversation: Uuid,
+        was: &Message,
         message: &Message,
         now: Timestamp,
-    ) -> Result<()>;
+    ) -> Result<bool>;
 
     /// One message of a conversation, on whichever branch.
     async fn get_message(&self, scope: &Scope, conversation: Uuid, message: Uuid) -> Result<Message>;

@@ -55,7 +55,8 @@ async fn the_index_follows_what_is_taken_out_of_a_message(store: TestStore) {
         ..before.messages[0].clone()
     };
     let now = store.now();
-    store.rewrite_message(&ann, thread.id, &changed, now).await.unwrap();
+    let was = &before.messages[0];
+    assert!(store.rewrite_message(&ann, thread.id, was, &changed, now).await.unwrap());
     let after = read().await;
     assert_eq!(after.messages, [changed.clone(), before.messages[1].clone()]);
     assert_eq!(after.conversation.preview.as_deref(), Some("toast"));
@@ -63,11 +64,13 @@ async fn the_index_follows_what_is_taken_out_of_a_message(store: TestStore) {
     assert!(after.conversation.version > before.conversation.version);
     assert!(titles(&store, &ann, "marmalade").await.is_empty());
     assert_eq!(titles(&store, &ann, "toast").await, ["plans"]);
-    // Not by others, and not what is not there.
+    // Not by others.
     let bob = member(&ann, "bob");
-    assert!(store.rewrite_message(&bob, thread.id, &changed, now).await.is_err());
+    assert!(store.rewrite_message(&bob, thread.id, &changed, &changed, now).await.is_err());
+    // Not what has changed since it was read, and not what is not there.
+    assert!(!store.rewrite_message(&ann, thread.id, was, &changed, now).await.unwrap());
     let missing = Message { id: store.new_id(), ..changed };
-    assert!(store.rewrite_message(&ann, thread.id, &missing, now).await.is_err());
+    assert!(store.rewrite_message(&ann, thread.id, &missing, &missing, now).await.is_err());
 }
 
 async fn titles_come_before_messages_and_whole_words_before_beginnings(store: TestStore) {
