@@ -48,9 +48,25 @@ impl Runs for SqliteStore {
     }
 }
 
-pub(super) const COLUMNS: &str = "id, workspace_id, conversation_id, execution_id, status, message_id, \
-     assistant_message_id, input_tokens, output_tokens, error_code, error_message, last_event, on_disconnect, \
-     cancel_requested, created_at, started_at, ended_at";
+macro_rules! columns {
+    ($last_event:literal) => {
+        concat!(
+            "id, workspace_id, conversation_id, execution_id, status, message_id, assistant_message_id, \
+             input_tokens, output_tokens, error_code, error_message, ",
+            $last_event,
+            ", on_disconnect, cancel_requested, created_at, started_at, ended_at"
+        )
+    };
+}
+
+/// While a run is under way its log alone knows the newest event, so that an append writes in one place.
+pub(super) const COLUMNS: &str = columns!(
+    "CASE status WHEN 'running' THEN (SELECT e.last_seq FROM run_events e \
+     WHERE e.workspace_id = runs.workspace_id AND e.run_id = runs.id ORDER BY e.last_entry DESC LIMIT 1) \
+     ELSE last_event END"
+);
+/// As a statement answers them that writes the log's numbers.
+pub(super) const WRITTEN: &str = columns!("last_event");
 /// Where a query's own columns begin.
 pub(super) const MORE: usize = 17;
 

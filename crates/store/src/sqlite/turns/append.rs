@@ -1,53 +1,47 @@
 //! The second of the three writes: events, in batches, under the fence.
 
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::error::{Result, StoreError};
 use crate::turns::{Batch, Held};
 
 pub(super) fn append(db: &Connection, held: &Held, batch: &Batch) -> Result<()> {
-    let moved = db
+    let newest: Option<(i64, i64)> = db
         .prepare_cached(
-            "UPDATE runs SET last_entry = ?4, last_event = ?5 \
-             WHERE workspace_id = ?1 AND id = ?2 AND fence = ?3 AND status = 'running' \
-               AND last_entry = ?6 AND last_event = ?7",
+            "SELECT e.last_entry, e.last_seq FROM runs r CROSS JOIN run_events e \
+             ON e.workspace_id = r.workspace_id AND e.run_id = r.id \
+             WHERE r.workspace_id = ?1 AND r.id = ?2 AND r.fence = ?3 AND r.status = 'running' \
+             ORDER BY e.last_entry DESC LIMIT 1",
         )?
-        .execute(params![
-            held.workspace,
-            held.lease.run,
-            held.lease.fence,
-            batch.last_entry,
-            batch.last_seq,
-            batch.first_entry - 1,
-            batch.first_seq - 1,
-        ])?;
-    if moved == 0 {
-        return is_stored(db, held, batch)?.then_some(()).ok_or(StoreError::Lost);
+        .query_row(params![held.workspace, held.lease.run, held.lease.fence], |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })
+        .optional()?;
+    match newest {
+        Some(newest) if newest == (batch.first_entry - 1, batch.first_seq - 1) => insert_row(db, held, batch),
+        // Its writer asks again when it did not hear the answer.
+        Some(newest) if newest == (batch.last_entry, batch.last_seq) && is_stored(db, held, batch)? => Ok(()),
+        _ => Err(StoreError::Lost),
     }
-    insert_row(db, held, batch)
 }
 
-/// Whether this very batch is the newest one: its writer asks again when it did not hear the answer.
+/// Whether this very batch is the newest one.
 fn is_stored(db: &Connection, held: &Held, batch: &Batch) -> Result<bool> {
     Ok(db
         .prepare_cached(
-            "SELECT 1 FROM runs r JOIN run_events e \
-             ON e.workspace_id = r.workspace_id AND e.run_id = r.id AND e.last_entry = r.last_entry \
-             WHERE r.workspace_id = ?1 AND r.id = ?2 AND r.fence = ?3 AND r.status = 'running' AND r.last_event = ?4 \
-             AND e.first_entry = ?5 AND e.last_entry = ?6 AND e.entries = ?7",
+            "SELECT 1 FROM run_events WHERE workspace_id = ?1 AND run_id = ?2 AND first_entry = ?3 \
+             AND last_entry = ?4 AND entries = ?5",
         )?
         .exists(params![
             held.workspace,
             held.lease.run,
-            held.lease.fence,
-            batch.last_seq,
             batch.first_entry,
             batch.last_entry,
             batch.entries,
         ])?)
 }
 
-/// Only the row, for a run whose numbers the same transaction has moved under the fence.
+/// Only the row, for a run that the same transaction has begun or ended under the fence.
 pub(in crate::sqlite) fn insert_row(db: &Connection, held: &Held, batch: &Batch) -> Result<()> {
     if batch.entries.is_empty() {
         return Ok(());

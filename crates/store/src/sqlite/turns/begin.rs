@@ -176,7 +176,7 @@ fn insert_run(
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?14, ?14, \
          CASE WHEN ?14 THEN {NOW_MS} + ?15 END, CASE WHEN ?14 THEN {} END) RETURNING {}",
         run_files::visible_ids("idx_files_bag", "files.conversation_id = ?3"),
-        runs::COLUMNS,
+        runs::WRITTEN,
     );
     Ok(db.prepare_cached(&text)?.query_row(
         params![

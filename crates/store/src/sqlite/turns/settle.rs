@@ -19,9 +19,10 @@ pub(super) fn settle(db: &Connection, held: &Held, settlement: &Settlement) -> R
          assistant_message_id = ?8, input_tokens = input_tokens + ?9, output_tokens = output_tokens + ?10, \
          response = ?11, last_entry = ?13, last_event = ?14 \
          WHERE workspace_id = ?1 AND id = ?2 AND fence = ?3 AND status = 'running' \
-         AND last_entry = ?15 AND last_event = ?16 AND (upload_used_at IS NULL OR ?12) \
+         AND (upload_used_at IS NULL OR ?12) AND (?15, ?16) = (SELECT e.last_entry, e.last_seq FROM run_events e \
+             WHERE e.workspace_id = ?1 AND e.run_id = ?2 ORDER BY e.last_entry DESC LIMIT 1) \
          RETURNING {}, user_id, branch",
-        runs::COLUMNS
+        runs::WRITTEN
     );
     let settled: Option<(Run, String, i64)> = db
         .prepare_cached(&text)?

@@ -54,7 +54,7 @@ pub(super) fn start_queued(
          started_at = ?5, queue_position = NULL, branch = ?6, last_entry = 1, last_event = 1, assets = {} \
          WHERE workspace_id = ?1 AND id = ?2 AND status = 'queued' RETURNING {}, fence",
         run_files::visible_ids("idx_files_bag", "files.conversation_id = ?7"),
-        runs::COLUMNS,
+        runs::WRITTEN,
     );
     let (run, fence) = db.prepare_cached(&text)?.query_row(
         params![
