@@ -5,16 +5,16 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use axum::Router;
+use hyper::server::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto::Builder;
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 
-use crate::patience::Patience;
+use crate::head;
+use crate::protocol::Protocol;
 use crate::state::AppState;
 
-const MAX_HEAD_BYTES: usize = 32 * 1024;
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long requests under way may take to finish once the server is told to stop.
 const DRAIN: Duration = Duration::from_secs(30);
@@ -28,7 +28,6 @@ pub async fn listen(
     app: &AppState,
     shutdown: impl Future<Output = ()>,
 ) {
-    let builder = connection_builder();
     let (graceful, tracker) = (GracefulShutdown::new(), app.tasks.clone());
     tokio::pin!(shutdown);
     loop {
@@ -46,13 +45,18 @@ pub async fn listen(
         };
         // Small writes of a stream must not wait for each other.
         let _ = stream.set_nodelay(true);
-        let service = TowerToHyperService::new(router.clone());
-        let stream = TokioIo::new(Patience::new(stream, HEAD_TIMEOUT));
-        let connection = builder.serve_connection_with_upgrades(stream, service).into_owned();
-        let watched = graceful.watch(connection);
+        let (router, watcher, stopping) = (router.clone(), graceful.watcher(), app.stopping.clone());
         tracker.spawn(async move {
-            if let Err(error) = watched.await {
-                tracing::debug!(%error, "a connection ended badly");
+            let protocol = tokio::select! {
+                protocol = Protocol::of(&stream, HEAD_TIMEOUT) => protocol,
+                () = stopping.cancelled() => return,
+            };
+            let served = match protocol {
+                Ok(protocol) => serve(stream, protocol, router, watcher).await,
+                Err(error) => Err(error.into()),
+            };
+            if let Err(error) = served {
+                tracing::debug!(error, "a connection ended badly");
             }
         });
     }
@@ -67,17 +71,25 @@ pub async fn listen(
     }
 }
 
-fn connection_builder() -> Builder<TokioExecutor> {
-    let mut builder = Builder::new(TokioExecutor::new());
-    builder
-        .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_TIMEOUT)
-        .max_buf_size(MAX_HEAD_BYTES)
-        .http2()
-        .timer(TokioTimer::new())
-        .max_header_list_size(MAX_HEAD_BYTES as u32)
-        .max_concurrent_streams(200)
-        .keep_alive_interval(Some(Duration::from_secs(20)));
-    builder
+type Served = Result<(), Box<dyn std::error::Error + Send + Sync>>;
+
+async fn serve(stream: TcpStream, protocol: Protocol, router: Router, watcher: Watcher) -> Served {
+    let (stream, service) = (TokioIo::new(stream), TowerToHyperService::new(router));
+    match protocol {
+        Protocol::Http1 => {
+            let mut builder = http1::Builder::new();
+            builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(head::MAX_BYTES);
+            Ok(watcher.watch(builder.serve_connection(stream, service)).await?)
+        }
+        Protocol::Http2 => {
+            let mut builder = http2::Builder::new(TokioExecutor::new());
+            builder
+                .timer(TokioTimer::new())
+                .max_header_list_size(head::MAX_BYTES as u32)
+                .max_concurrent_streams(200)
+                .keep_alive_interval(Some(Duration::from_secs(20)));
+            // Boxed: few speak it, and a connection's task is as large as the larger of the two.
+            Ok(Box::pin(watcher.watch(builder.serve_connection(stream, service))).await?)
+        }
+    }
 }

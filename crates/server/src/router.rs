@@ -18,7 +18,7 @@ use crate::routes::{
     workspaces,
 };
 use crate::state::AppState;
-use crate::{dialect, gateway, host, observe, unread, web};
+use crate::{dialect, gateway, head, host, observe, unread, web};
 
 #[derive(OpenApi)]
 #[openapi(info(
@@ -165,6 +165,7 @@ pub fn router(app: &AppState) -> Router {
     all.fallback(web::fallback)
         .method_not_allowed_fallback(wrong_method)
         .layer(from_fn_with_state(app.clone(), host::guard))
+        .layer(from_fn(head::bound))
         .layer(CatchPanicLayer::custom(|_: Box<dyn std::any::Any + Send>| {
             Problem::internal().into_response()
         }))

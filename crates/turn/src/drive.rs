@@ -1,6 +1,9 @@
 //! Driving one run from its first event to its end. Everything that can stop a run early is in `Stop`, and is
 //! listened to only while the upstream is waited for: a batch on its way into the log is never abandoned, unless the
 //! run is another's by now.
+//!
+//! Most of a run is waiting, and thousands wait at once: what a run needs only for a while is boxed, so that its task
+//! is as large as what it waits with.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -84,7 +87,7 @@ impl Turns {
                 Err(error) => {
                     tracing::warn!(run = %run.id, %error, "this node no longer writes to the run");
                     // Unless another has it by now, nobody else would: this node still renews its lease.
-                    turns.settle_left(held, "its node could not go on with it").await;
+                    Box::pin(turns.settle_left(held, "its node could not go on with it")).await;
                     true
                 }
             };
@@ -113,7 +116,7 @@ impl Turns {
         };
         // A run that waits for a person is left for the next node.
         let Some(ending) = ending else { return Ok(false) };
-        self.settle(log, run, &ending, live).await
+        Box::pin(self.settle(log, run, &ending, live)).await
     }
 
     /// What the run comes to; none when it is left for another node.
@@ -129,9 +132,9 @@ impl Turns {
         let before = inner.limits.replay_turn_limit as usize * 2;
         let goes_on = matches!(beginning, Beginning::Left);
         let dispatch = match beginning {
-            Beginning::New(Some(dispatch)) => *dispatch,
+            Beginning::New(Some(dispatch)) => dispatch,
             Beginning::New(None) | Beginning::Left => {
-                retry(live, || inner.store.get_dispatch(&held, before)).await?
+                Box::new(retry(live, || inner.store.get_dispatch(&held, before)).await?)
             }
         };
         point!("dispatch.after");
@@ -147,10 +150,10 @@ impl Turns {
         match runner(&dispatch, agent.as_ref()) {
             Runner::Model => {
                 let job = Job { dispatch: &dispatch, agent, goes_on };
-                self.run_with_model(log, job, stop).await
+                Box::pin(self.run_with_model(log, job, stop)).await
             }
             Runner::Sandbox => {
-                let ending = self.run_in_sandbox(log, dispatch, stop).await?;
+                let ending = Box::pin(self.run_in_sandbox(log, dispatch, stop)).await?;
                 Ok(Some(ending.with_counted(self.used_in_sandbox(&held, live).await)))
             }
         }

@@ -99,7 +99,7 @@ impl Turns {
     ) -> Result<Option<Ending>, TurnError> {
         let mut stop = std::pin::pin!(stop.wait());
         let goes_on = job.goes_on;
-        let mut run = match self.prepare(log, job, stop.as_mut()).await {
+        let mut run = match Box::pin(self.prepare(log, job, stop.as_mut())).await {
             Ok(run) => run,
             Err(Halt::Ending(ending)) => return Ok(Some(ending)),
             Err(Halt::Error(error)) => return Err(error),

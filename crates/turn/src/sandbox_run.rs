@@ -24,11 +24,10 @@ impl Turns {
     pub(crate) async fn run_in_sandbox(
         &self,
         log: &mut RunLog,
-        dispatch: Dispatch,
+        dispatch: Box<Dispatch>,
         stop: Stop,
     ) -> Result<Ending, TurnError> {
         let (envelope, sent) = self.envelope(log, &dispatch);
-        let execution = dispatch.run.execution.is_some();
         // Most of a run is waiting: what was said before is not kept in memory for it.
         drop(dispatch);
         log.trace(self.now_ms(), &Trace::Dispatch(sent))?;
@@ -53,7 +52,7 @@ impl Turns {
             };
             let mut ending = None;
             for item in received {
-                ending = self.take(log, item, execution)?.or(ending);
+                ending = self.take(log, item)?.or(ending);
             }
             // What came with the end is stored with the end.
             if let Some(ending) = ending {
@@ -110,16 +109,11 @@ impl Turns {
     }
 
     /// One received thing into the log; the ending, if it was one. An execution's lines are kept as they came.
-    fn take(
-        &self,
-        log: &mut RunLog,
-        received: Received,
-        execution: bool,
-    ) -> Result<Option<Ending>, TurnError> {
+    fn take(&self, log: &mut RunLog, received: Received) -> Result<Option<Ending>, TurnError> {
         let now = self.now_ms();
         match received {
             Received::Line { line, raw } => {
-                let raw = execution.then(|| raw_line(&raw)).flatten();
+                let raw = raw.and_then(|raw| raw_line(&raw));
                 let (ts, event) = match line {
                     Line::Log { level, message, ts } => {
                         (ts.unwrap_or(now), RunEvent::Log(Log { level, message, ts }))

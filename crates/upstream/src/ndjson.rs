@@ -20,8 +20,8 @@ const USE_FILES: &str = "Large results belong into files.";
 
 #[derive(Debug, Clone)]
 pub enum Received {
-    /// A good line, with its bytes as they came.
-    Line { line: Line, raw: Bytes },
+    /// A good line; of an execution, with its bytes as they came.
+    Line { line: Line, raw: Option<Bytes> },
     /// Not forwarded; for the trace.
     Rejected { raw: Bytes, reason: String },
     /// What came after the terminal line: how many lines, and the beginnings of the first of them.
@@ -85,6 +85,8 @@ pub(crate) struct Intake {
 
 #[derive(Default)]
 struct Tally {
+    /// Whether the bytes of good lines are wanted.
+    keeps: bool,
     valid: u64,
     rejected: u64,
     rejected_in_a_row: u32,
@@ -95,8 +97,9 @@ struct Tally {
 }
 
 impl Intake {
-    pub(crate) fn new(max_line: usize) -> Self {
-        Self { splitter: LineSplitter::new(max_line), bytes: 0, tally: Tally::default() }
+    pub(crate) fn new(max_line: usize, keeps: bool) -> Self {
+        let tally = Tally { keeps, ..Tally::default() };
+        Self { splitter: LineSplitter::new(max_line), bytes: 0, tally }
     }
 
     /// The outcome is known; more bytes would only be ignored.
@@ -159,14 +162,13 @@ impl Tally {
             Some(Outcome::Failed { .. }) => return,
             Some(_) => return self.ignore(line),
         }
-        let raw = Bytes::copy_from_slice(line);
         match parse(line) {
-            Ok(line) => self.good(line, raw, out),
-            Err(rejection) => self.reject(raw, rejection.to_string(), out),
+            Ok(good) => self.good(good, line, out),
+            Err(rejection) => self.reject(line, rejection.to_string(), out),
         }
     }
 
-    fn good(&mut self, line: Line, raw: Bytes, out: &mut Vec<Received>) {
+    fn good(&mut self, line: Line, raw: &[u8], out: &mut Vec<Received>) {
         self.valid += 1;
         self.rejected_in_a_row = 0;
         match &line {
@@ -175,7 +177,7 @@ impl Tally {
             Line::Step(step) if !self.steps.admit(&step.id) => {
                 self.rejected += 1;
                 let reason = format!("too many steps: a run may have {MAX_STEPS}");
-                return out.push(Received::Rejected { raw, reason });
+                return out.push(Received::Rejected { raw: Bytes::copy_from_slice(raw), reason });
             }
             Line::Result { message, ts } => {
                 self.outcome = Some(Outcome::Result { message: message.clone(), ts: *ts });
@@ -186,10 +188,11 @@ impl Tally {
             }
             _ => {}
         }
+        let raw = self.keeps.then(|| Bytes::copy_from_slice(raw));
         out.push(Received::Line { line, raw });
     }
 
-    fn reject(&mut self, raw: Bytes, reason: String, out: &mut Vec<Received>) {
+    fn reject(&mut self, raw: &[u8], reason: String, out: &mut Vec<Received>) {
         self.rejected += 1;
         self.rejected_in_a_row += 1;
         if self.rejected_in_a_row >= MAX_REJECTED_IN_A_ROW {
@@ -198,7 +201,7 @@ impl Tally {
                  the last one: {reason}."
             ));
         }
-        out.push(Received::Rejected { raw, reason });
+        out.push(Received::Rejected { raw: Bytes::copy_from_slice(raw), reason });
     }
 
     fn ignore(&mut self, raw: &[u8]) {

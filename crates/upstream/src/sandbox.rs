@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use domain::limits::Limits;
 use domain::secret::Secret;
-use reqwest::header::{ACCEPT, ACCEPT_ENCODING, CONNECTION};
+use reqwest::header::{ACCEPT, ACCEPT_ENCODING, CONNECTION, HeaderMap};
 use reqwest::{Response, Url};
 use serde::{Serialize, Serializer};
 use tokio::time::{Instant, timeout};
@@ -166,7 +166,7 @@ impl SandboxClient {
             cancel,
             idle: self.limits.idle,
             heard: Instant::now(),
-            intake: Intake::new(self.limits.line_bytes),
+            intake: Intake::new(self.limits.line_bytes, envelope.execution_id.is_some()),
             decided: None,
             batch: Vec::new(),
         }
@@ -294,6 +294,13 @@ pub(crate) async fn arrived(response: &mut Response) -> Option<reqwest::Result<O
     None
 }
 
+/// A response that is still to be read, without its headers: they would keep the buffer in which they came for as long
+/// as the body lasts.
+pub(crate) fn without_head(mut response: Response) -> Response {
+    *response.headers_mut() = HeaderMap::new();
+    response
+}
+
 fn seconds(span: Duration) -> String {
     format!("{} s", span.as_secs_f64())
 }
@@ -327,7 +334,7 @@ async fn open(
     };
     let status = response.status();
     if status.is_success() {
-        return Ok(response);
+        return Ok(without_head(response));
     }
     let hint = if status.is_redirection() { " (redirects are not followed)" } else { "" };
     let said = excerpt(&beginning(response).await, &secrets, ERROR_BODY_CHARS);

@@ -12,7 +12,8 @@ use futures_util::FutureExt as _;
 use serde_json::json;
 use testkit::sandbox::{Action, Release, ScriptedSandbox};
 use tokio_util::sync::CancellationToken;
-use upstream::sandbox::{LineStream, Outcome, Received, SandboxClient, SandboxLimits};
+use upstream::sandbox::{Envelope, LineStream, Outcome, Received, SandboxClient, SandboxLimits};
+use uuid::Uuid;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -33,7 +34,8 @@ fn delta(number: u64) -> String {
 }
 
 fn open(sandbox: &ScriptedSandbox, cancel: &CancellationToken) -> LineStream {
-    client(&sandbox.url(), WIDE).stream(&envelope(), cancel.clone())
+    let envelope = Envelope { execution_id: Some(Uuid::from_u128(5)), ..envelope() };
+    client(&sandbox.url(), WIDE).stream(&envelope, cancel.clone())
 }
 
 #[tokio::test]
@@ -153,7 +155,7 @@ async fn lines_are_handed_out_when_they_come() {
     let mut stream = open(&sandbox, &CancellationToken::new());
     let first = stream.next().await;
     let [Received::Line { raw, .. }] = first.as_slice() else { panic!("{first:?}") };
-    assert_eq!(raw, &json!({"type": "log", "level": "info", "message": "up"}).to_string());
+    assert_eq!(raw.as_ref().unwrap(), &json!({"type": "log", "level": "info", "message": "up"}).to_string());
     release.open();
     let told = listen(stream).await;
     assert_eq!((told.lines, told.ends.len()), (1, 1));
@@ -182,7 +184,7 @@ async fn an_abandoned_call_loses_nothing() {
         tokio::task::yield_now().await;
         for received in batch {
             match received {
-                Received::Line { raw, .. } => texts.push(String::from_utf8(raw.to_vec()).unwrap()),
+                Received::Line { raw, .. } => texts.push(String::from_utf8(raw.unwrap().to_vec()).unwrap()),
                 Received::End(_) => ends += 1,
                 other => panic!("{other:?}"),
             }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::extract::State;
@@ -163,7 +164,9 @@ async fn answering() -> ScriptedSandbox {
     let open = Action::Headers("200 OK", vec![("content-type", "application/x-ndjson".to_owned())]);
     let said = Action::Line(json!({ "type": "delta", "text": WORDS }));
     let ended = Action::Line(json!({ "type": "result", "message": "" }));
-    ScriptedSandbox::start(vec![open, said, ended]).await.expect("a sandbox")
+    // Apart, so that what is said is stored before the end.
+    let pause = Action::Wait(Duration::from_millis(200));
+    ScriptedSandbox::start(vec![open, said, pause, ended]).await.expect("a sandbox")
 }
 
 /// A turn with a trace of its caller's, to its end.

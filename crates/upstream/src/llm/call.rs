@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout};
 use super::halves::Halves;
 use super::{ModelLimits, ModelStream};
 use crate::error::causes;
-use crate::sandbox::{arrived, beginning, excerpt};
+use crate::sandbox::{arrived, beginning, excerpt, without_head};
 use crate::sse::{SseEvent, SseReader};
 use crate::trace::{self, Kind};
 
@@ -75,7 +75,7 @@ pub(super) fn stream(request: Request) -> ModelStream {
 
 enum State {
     Unsent,
-    Reading(Response),
+    Reading(Response, Media),
     Done,
 }
 
@@ -110,6 +110,10 @@ impl Call {
                 _ => self.read(&mut out).await,
             };
             self.spoke |= out.iter().any(is_word);
+            if self.spoke {
+                // It is not sent again, and may be long.
+                self.request.body = Bytes::new();
+            }
             if let Err(failed) = step {
                 self.fail(failed, &mut out).await;
             }
@@ -151,20 +155,20 @@ impl Call {
         if !response.status().is_success() {
             return Err(self.refused(response).await);
         }
-        self.state = State::Reading(response);
+        let media = Media::of(&response);
+        self.state = State::Reading(without_head(response), media);
         Ok(())
     }
 
     /// Reads until there is something to hand out, and then what else is here already.
     async fn read(&mut self, out: &mut Vec<ModelEvent>) -> Result<(), Failed> {
-        let State::Reading(response) = &mut self.state else { return Ok(()) };
-        let json = is_of_type(response, "application/json");
+        let json = matches!(self.state, State::Reading(_, Media::Json));
         let mut whole = Vec::new();
         let mut batch = 0;
         loop {
             let limits = &self.request.limits;
             let limit = if self.spoke { limits.idle } else { limits.first_token };
-            let State::Reading(response) = &mut self.state else { return Ok(()) };
+            let State::Reading(response, _) = &mut self.state else { return Ok(()) };
             let chunk = if out.is_empty() {
                 match timeout(limit.saturating_sub(self.since.elapsed()), response.chunk()).await {
                     Ok(chunk) => chunk,
@@ -233,8 +237,7 @@ impl Call {
 
     /// All has come, and it is of another kind with no event in it: a page of a proxy, say.
     fn is_no_stream(&self) -> bool {
-        let State::Reading(response) = &self.state else { return false };
-        self.read > 0 && !self.sse.has_read() && !is_of_type(response, "text/event-stream")
+        self.read > 0 && !self.sse.has_read() && matches!(self.state, State::Reading(_, Media::Other))
     }
 
     fn whole(&mut self, body: &[u8], out: &mut Vec<ModelEvent>) -> Result<(), Failed> {
@@ -342,9 +345,24 @@ fn worth_repeating(status: u16) -> bool {
     status == StatusCode::TOO_MANY_REQUESTS.as_u16() || (500..600).contains(&status)
 }
 
-fn is_of_type(response: &Response, wanted: &str) -> bool {
-    let kind = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
-    kind.trim_start().to_ascii_lowercase().starts_with(wanted)
+/// What an answer says it is.
+#[derive(Clone, Copy)]
+enum Media {
+    Json,
+    Events,
+    Other,
+}
+
+impl Media {
+    fn of(response: &Response) -> Self {
+        let kind = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
+        let kind = kind.trim_start().to_ascii_lowercase();
+        match () {
+            () if kind.starts_with("application/json") => Self::Json,
+            () if kind.starts_with("text/event-stream") => Self::Events,
+            () => Self::Other,
+        }
+    }
 }
 
 /// The message of an error in either dialect, with its type where that says more.
