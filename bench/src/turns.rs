@@ -87,12 +87,12 @@ async fn measure(subjects: &[Subject], board: &mut Board) -> anyhow::Result<()> 
     tokio::time::sleep(Duration::from_millis(500)).await;
     let idle = subjects.iter().map(|subject| process::resident(subject.pid).ok().map(|kib| kib / 1024.0));
     board.row(report::IDLE, idle.collect())?;
-    held::some(subjects, board).await?;
-
     let burst = upstream::ask(DELTAS, 0);
     for subject in subjects {
         attempt(subject, "warm-up", load(subject, &burst, 4, (WARM_UP, Duration::ZERO))).await;
     }
+    // What is loaded once is no part of a stream.
+    held::some(subjects, board).await?;
     for at_once in AT_ONCE {
         let mut reached: Vec<Vec<Reached>> = subjects.iter().map(|_| Vec::new()).collect();
         for round in 0..ROUNDS {

@@ -210,7 +210,8 @@ pub(crate) struct Stop {
 impl Stop {
     /// A run is woken for every piece of its answer; this is looked at only when one of the reasons has moved.
     pub(crate) async fn wait(self) -> Result<Ending, TurnError> {
-        let mut reasons = FuturesUnordered::from_iter([self.come()]);
+        // Boxed: the set keeps an empty place as large as what it holds.
+        let mut reasons = FuturesUnordered::from_iter([self.come().boxed()]);
         match reasons.next().await {
             Some(ended) => ended,
             None => std::future::pending().await,

@@ -17,7 +17,7 @@ mod embedded {
 const READERS: usize = 8;
 
 /// What the writer keeps of the file in memory. Readers start anew after every commit, so theirs stay small.
-const WRITER_CACHE_KIB: i64 = 8 * 1024;
+const WRITER_CACHE_KIB: i64 = 4 * 1024;
 /// The log grows to 16 MiB before it goes into the file: hot pages are then written there once for many commits.
 const CHECKPOINT_PAGES: i64 = 4096;
 
