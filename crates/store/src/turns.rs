@@ -135,7 +135,7 @@ pub struct Settlement {
     /// Whether what the run's sandbox sent back is in its log; `FilesWaiting` when it is not.
     pub files_logged: bool,
     pub usage: Usage,
-    /// The terminal events.
+    /// What came with the end, and the terminal events.
     pub batch: Batch,
     pub now: Timestamp,
 }

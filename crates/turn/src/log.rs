@@ -184,9 +184,13 @@ impl RunLog {
     /// someone else's.
     pub(crate) async fn flush(&mut self) -> Result<(), TurnError> {
         let Some((batch, events)) = self.take() else { return Ok(()) };
+        self.append(&batch, events).await
+    }
+
+    async fn append(&self, batch: &Batch, events: Vec<LiveEvent>) -> Result<(), TurnError> {
         let store = &self.turns.inner.store;
         point!("append.before");
-        let append = retry(&self.live, || store.append_events(&self.held, &batch));
+        let append = retry(&self.live, || store.append_events(&self.held, batch));
         trace::span(
             || "turn.append".into(),
             Kind::Internal,
@@ -205,7 +209,7 @@ impl RunLog {
 
     /// What is pending is not stored with the end after all, but before it: the part of the last batch up to `end`.
     pub(crate) async fn flush_before(
-        &mut self,
+        &self,
         end: End,
         (mut batch, mut events): (Batch, Vec<LiveEvent>),
     ) -> Result<(), TurnError> {
@@ -215,9 +219,7 @@ impl RunLog {
         batch.entries = before.into();
         (batch.last_entry, batch.last_seq) = (end.entry - 1, end.seq - 1);
         events.retain(|event| event.seq < end.seq);
-        retry(&self.live, || self.turns.inner.store.append_events(&self.held, &batch)).await?;
-        self.publish(events, false);
-        Ok(())
+        self.append(&batch, events).await
     }
 
     /// Where the end of the run will stand in the last batch.

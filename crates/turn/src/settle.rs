@@ -128,6 +128,8 @@ impl Turns {
             Err(TurnError::Store(StoreError::FilesWaiting)) => {
                 let mut log = self.stored_log(held, live).await?.1;
                 log.log_results().await?;
+                // All of them came at once. Where none is shown, they were deleted since.
+                log.files_logged = true;
                 self.write_end(log, run, ending, live).await
             }
             written => written,

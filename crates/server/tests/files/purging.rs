@@ -150,19 +150,7 @@ async fn by_itself(home: Home) -> Option<()> {
 
 /// Moves the deletion of a conversation two days back.
 async fn age(world: &World, chat: &str) {
-    let Some(database) = world.database() else {
-        let connection = rusqlite::Connection::open(world.data().join("threadkeep.db")).unwrap();
-        let id: uuid::Uuid = chat.parse().unwrap();
-        let sql = "UPDATE chat_conversations SET deleted_at = deleted_at - 172800000 WHERE id = ?";
-        assert_eq!(connection.execute(sql, [id]).unwrap(), 1);
-        return;
-    };
-    let (client, connection) =
-        tokio_postgres::connect(&database.superuser_url().unwrap(), NoTls).await.unwrap();
-    let connection = tokio::spawn(connection);
-    let sql = format!(
-        "UPDATE chat_conversations SET deleted_at = deleted_at - interval '2 days' WHERE id = '{chat}'"
-    );
-    client.batch_execute(&sql).await.unwrap();
-    connection.abort();
+    let sqlite = "UPDATE chat_conversations SET deleted_at = deleted_at - 172800000 WHERE id = ?1";
+    let postgres = "UPDATE chat_conversations SET deleted_at = deleted_at - interval '2 days' WHERE id = $1";
+    world.alter(chat, sqlite, postgres).await;
 }

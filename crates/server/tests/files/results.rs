@@ -22,7 +22,8 @@ stories!(
     a_broken_upload_may_be_tried_again,
     whose_token,
     when_a_token_dies,
-    late_files_are_in_the_message
+    late_files_are_in_the_message,
+    files_that_are_gone_again_hold_up_no_end
 );
 
 async fn files_of_a_running_turn(home: Home) -> Option<()> {
@@ -261,5 +262,23 @@ async fn late_files_are_in_the_message(home: Home) -> Option<()> {
         assert_eq!(shown, listed.len(), "{blocks} {listed:?}");
     }
     assert_eq!(taken + late, 30);
+    Some(())
+}
+
+/// What came back and was deleted before anybody looked: its run ends all the same.
+async fn files_that_are_gone_again_hold_up_no_end(home: Home) -> Option<()> {
+    let world = World::start(home).await?;
+    let ann = &world.ann;
+    let gate = Release::default();
+    world.sandbox.play(scripts::wait_after(vec![scripts::delta("Working. ")], &gate, "Done."));
+    let ids = ann.begin(&json!({ "message": "make", "on_disconnect": "continue" })).await;
+    let run = ids["run"].as_str().unwrap();
+    ann.follow(run).await.until("delta").await;
+    let sqlite = "UPDATE runs SET upload_used_at = 1 WHERE id = ?1";
+    world.alter(run, sqlite, "UPDATE runs SET upload_used_at = now() WHERE id = $1").await;
+    gate.open();
+    ann.log(&ids["run"]).await;
+    let ended = ann.get(&format!("/v1/runs/{run}")).await;
+    assert_eq!(ended.body["status"], "succeeded", "{}", ended.text);
     Some(())
 }

@@ -90,6 +90,23 @@ impl World {
         Self::start_with(home, &[]).await
     }
 
+    /// Changes one row behind the server's back.
+    pub async fn alter(&self, id: &str, sqlite: &str, postgres: &str) {
+        let id: uuid::Uuid = id.parse().expect("an id");
+        let Some(database) = &self.database else {
+            let connection =
+                rusqlite::Connection::open(self.data.path().join("threadkeep.db")).expect("the database");
+            assert_eq!(connection.execute(sqlite, [id]).expect("a change"), 1);
+            return;
+        };
+        let url = database.superuser_url().expect("a superuser");
+        let (client, connection) =
+            tokio_postgres::connect(&url, tokio_postgres::NoTls).await.expect("a connection");
+        let connection = tokio::spawn(connection);
+        assert_eq!(client.execute(postgres, &[&id]).await.expect("a change"), 1);
+        connection.abort();
+    }
+
     pub async fn start_with(home: Home, env: &[(&str, &str)]) -> Option<Self> {
         Self::start_in(home, env, tempfile::tempdir().expect("a temporary folder")).await
     }

@@ -95,6 +95,19 @@ async fn a_preface_in_pieces_is_understood() {
 }
 
 #[tokio::test]
+async fn half_a_preface_and_an_end_is_an_end() {
+    let house = House::sqlite();
+    let server = house.serve().await;
+    let mut stream = connect(&server).await;
+    stream.write_all(b"PRI * HT").await.expect("written");
+    stream.shutdown().await.expect("ended");
+    let reading = async { stream.read(&mut [0; 1]).await };
+    // Well before the patience for a head is over.
+    let read = tokio::time::timeout(Duration::from_secs(5), reading).await.expect("closed at once");
+    assert!(matches!(read, Ok(0) | Err(_)), "{read:?}");
+}
+
+#[tokio::test]
 async fn a_huge_head_is_refused() {
     let house = House::sqlite();
     let server = house.serve().await;

@@ -112,6 +112,7 @@ async fn rewrite(
     (was, message): (&Message, &Message),
     now: Timestamp,
 ) -> Result<bool> {
+    debug_assert_eq!(was.id, message.id);
     let mut thread = conversations::get_locked(tx, scope, conversation).await?;
     let text = format!(
         "UPDATE messages SET text = $4, content = $5, file_attachments = $6, sources = $7, metadata = $8 \

@@ -106,6 +106,7 @@ fn rewrite(
     (was, message): (&Message, &Message),
     now: Timestamp,
 ) -> Result<bool> {
+    debug_assert_eq!(was.id, message.id);
     let (mut thread, thread_pk) = conversations::get(db, scope, conversation)?;
     if messages::get(db, scope, conversation, was.id)? != *was {
         return Ok(false);

@@ -30,7 +30,9 @@ impl Workspaces for SqliteStore {
         limit: usize,
     ) -> Result<Vec<Membership>> {
         let user = user.to_owned();
-        self.readers.look_up(move |db| list_memberships(db, &user, workspace, after, limit)).await
+        let list = move |db: &Connection| list_memberships(db, &user, workspace, after, limit);
+        // One workspace is one row; all of them may be many.
+        if workspace.is_some() { self.readers.look_up(list).await } else { self.readers.read(list).await }
     }
 
     async fn find_workspace(&self, scope: &Scope) -> Result<Option<Workspace>> {
@@ -103,13 +105,14 @@ fn list_memberships(
     after: Option<Uuid>,
     limit: usize,
 ) -> Result<Vec<Membership>> {
-    let mut statement = db.prepare_cached(
+    let named = if workspace.is_some() { "m.workspace_id = ?2" } else { "?2 IS NULL" };
+    let text = format!(
         "SELECT w.id, w.org_id, w.name, w.default_visibility, w.created_at, m.role \
          FROM members m JOIN workspaces w ON w.id = m.workspace_id \
-         WHERE m.user_id = ?1 AND w.deleted_at IS NULL AND (?2 IS NULL OR m.workspace_id = ?2) \
-           AND (?3 IS NULL OR m.workspace_id > ?3) \
-         ORDER BY m.workspace_id LIMIT ?4",
-    )?;
+         WHERE m.user_id = ?1 AND w.deleted_at IS NULL AND {named} AND (?3 IS NULL OR m.workspace_id > ?3) \
+         ORDER BY m.workspace_id LIMIT ?4"
+    );
+    let mut statement = db.prepare_cached(&text)?;
     let rows = statement.query_map(params![user, workspace, after, limit as i64], |row| {
         Ok(Membership { workspace: read(row, 0)?, role: read_role(row, 5)? })
     })?;
