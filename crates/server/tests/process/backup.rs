@@ -153,7 +153,9 @@ async fn a_restore_that_is_killed_is_run_again_and_comes_to_the_same_end() {
         let mut child = restoring.args(["restore", text(&to)]).spawn().expect("the binary runs");
         tokio::time::sleep(longest.mul_f64(random(1000) as f64 / 1000.0)).await;
         child.start_kill().expect("killed");
-        if child.wait().await.expect("an end").success() {
+        let succeeded = child.wait().await.expect("an end").success();
+        // A kill may also come after the work and before the exit: all is there then, and would be refused.
+        if succeeded || tree(new.data()) == whole {
             assert_same(&tree(new.data()), &whole);
             new = House::sqlite();
             longest = longest.mul_f64(0.9);
