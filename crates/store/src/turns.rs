@@ -229,6 +229,17 @@ pub(crate) fn opening(turn: Turn, now: Timestamp) -> Result<Batch> {
     Ok(Batch { first_entry: 1, last_entry: 1, first_seq: 1, last_seq: 1, entries })
 }
 
+/// `opening` of a run of a thread.
+pub(crate) fn thread_opening(
+    thread: &Conversation,
+    run: Uuid,
+    message: Option<Uuid>,
+    now: Timestamp,
+) -> Result<Batch> {
+    let (conversation, conversation_id) = (Some(thread.id), thread.first_message);
+    opening(Turn { conversation, run, message, conversation_id }, now)
+}
+
 /// The message that a turn puts into its thread.
 pub(crate) fn user_message(
     id: Uuid,

@@ -137,10 +137,7 @@ fn import(db: &Connection, scope: &Scope, archive: &Archive, traces: &dyn Pieces
     if known(db, scope, &[id])? == [true] {
         return Ok(false);
     }
-    let pk = conversations::insert(db, &archive.conversation)?;
-    if let Some(title) = &archive.conversation.title {
-        search::index(Indexed::Title, pk, title);
-    }
+    conversations::insert(db, &archive.conversation)?;
     for (number, branch) in (0_i64..).zip(&archive.branches) {
         if number > 0 {
             insert_branch(db, scope, id, number, branch)?;

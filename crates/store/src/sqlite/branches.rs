@@ -9,7 +9,6 @@ use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 use uuid::Uuid;
 
-use super::search::{self, Indexed};
 use super::writer::Durability;
 use super::{SqliteStore, conversations, fork_files, messages};
 use crate::error::{Result, StoreError};
@@ -253,10 +252,7 @@ fn fork_through(
     made.created_at = now;
     made.updated_at = now;
     made.version = 1;
-    let pk = conversations::insert(db, &made)?;
-    if let Some(title) = &made.title {
-        search::index(Indexed::Title, pk, title);
-    }
+    conversations::insert(db, &made)?;
     messages::copy(db, scope, conversation, &lineage, seq, id)?;
     fork_files::copy(db, scope, conversation, fork)?;
     Ok(made)

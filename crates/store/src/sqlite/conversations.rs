@@ -142,10 +142,7 @@ pub(super) fn create(
     write: &Write,
 ) -> Result<Conversation> {
     let made = make(db, scope, new, id, write)?;
-    let pk = insert(db, &made)?;
-    if let Some(title) = &made.title {
-        search::index(Indexed::Title, pk, title);
-    }
+    insert(db, &made)?;
     Ok(made)
 }
 
@@ -162,7 +159,7 @@ pub(super) fn make(
         .map_err(StoreError::Refused)
 }
 
-/// Writes a whole new row and answers its number.
+/// Writes a whole new row, with the words of its title, and answers its number.
 pub(super) fn insert(db: &Connection, made: &Conversation) -> Result<i64> {
     let inserted = db
         .prepare_cached(
@@ -198,10 +195,14 @@ pub(super) fn insert(db: &Connection, made: &Conversation) -> Result<i64> {
             made.version,
             made.context,
         ]);
-    inserted.map_err(|error| match is_taken(&error) {
+    let pk = inserted.map_err(|error| match is_taken(&error) {
         true => StoreError::Taken("id"),
         false => error.into(),
-    })
+    })?;
+    if let Some(title) = &made.title {
+        search::index(Indexed::Title, pk, title);
+    }
+    Ok(pk)
 }
 
 /// A conversation the scope may see, with its row number.

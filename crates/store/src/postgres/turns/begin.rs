@@ -6,14 +6,15 @@ use domain::scope::Scope;
 use futures_util::future::{join, join3};
 use uuid::Uuid;
 
+use super::append;
 use super::idempotency::{remember, repeated};
 use super::open_runs::open_runs;
-use super::start::{all_of, attached, branch_for, open_log, place_message};
+use super::start::{all_of, attached, branch_for, place_message};
 use crate::error::{Result, StoreError};
 use crate::postgres::branches::{self, Head, Spot};
 use crate::postgres::transaction::Transaction;
 use crate::postgres::{conversations, leases, run_files, runs, usage};
-use crate::turns::{Begun, NewTurn, QueueStart, first_dispatch, first_of, to_json};
+use crate::turns::{Begun, Held, NewTurn, QueueStart, first_dispatch, first_of, thread_opening, to_json};
 
 pub(super) async fn begin(tx: &Transaction, scope: &Scope, new: &NewTurn) -> Result<Begun> {
     if let Some(before) = repeated(tx, scope, new.idempotency.as_ref(), new.now).await? {
@@ -65,7 +66,8 @@ pub(super) async fn begin(tx: &Transaction, scope: &Scope, new: &NewTurn) -> Res
             let (placed, run) = join(placed, run).await;
             placed?;
             let lease = Lease { run: new.run, fence: 1 };
-            let opening = open_log(tx, &thread, lease, message, start.now).await?;
+            let opening = thread_opening(&thread, new.run, message, start.now)?;
+            append::open_log(tx, &Held { workspace: scope.workspace, lease }, &opening).await?;
             let run = run?;
             let dispatch = match new.turn.conversation {
                 None => first_dispatch(scope, &run, &thread, new)?,

@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 
 use domain::conversation::Conversation;
-use domain::event::Turn;
 use domain::file::File;
 use domain::message::NewMessage;
 use domain::run::{Lease, Run, StartTurn};
@@ -19,7 +18,7 @@ use crate::postgres::branches::{self, Head, Spot};
 use crate::postgres::transaction::Transaction;
 use crate::postgres::{conversations, leases, messages, run_files, runs, search};
 use crate::turns::{
-    Batch, Held, QueueStart, Waiting, note_turn, opening, own_scope, parse_json, user_message,
+    Batch, Held, QueueStart, Waiting, note_turn, own_scope, parse_json, thread_opening, user_message,
 };
 
 pub(super) async fn start_queued(
@@ -71,22 +70,9 @@ pub(super) async fn start_queued(
     let row = tx.row(&text, &[&waiting.workspace, &run, &node, &seconds, &start.now, &head.branch]).await?;
     let row = row.ok_or(StoreError::NotFound)?;
     let lease = Lease { run, fence: row.try_get(runs::MORE)? };
-    let opening = open_log(tx, &thread, lease, message, start.now).await?;
+    let opening = thread_opening(&thread, run, message, start.now)?;
+    append::open_log(tx, &Held { workspace: waiting.workspace, lease }, &opening).await?;
     Ok(Some((runs::read(&row)?, lease, opening)))
-}
-
-/// Begins the log of a run that was started just now, its message placed.
-pub(super) async fn open_log(
-    tx: &Transaction,
-    thread: &Conversation,
-    lease: Lease,
-    message: Option<Uuid>,
-    now: Timestamp,
-) -> Result<Batch> {
-    let (conversation, conversation_id) = (Some(thread.id), thread.first_message);
-    let opening = opening(Turn { conversation, run: lease.run, message, conversation_id }, now)?;
-    append::open_log(tx, &Held { workspace: thread.workspace, lease }, &opening).await?;
-    Ok(opening)
 }
 
 /// The files to attach to the turn's message, each in its place: those it names, or those of the message that it

@@ -6,13 +6,14 @@ use domain::scope::Scope;
 use rusqlite::{Connection, OptionalExtension, params};
 use uuid::Uuid;
 
+use super::append;
 use super::idempotency::{remember, repeated};
 use super::open_runs::open_runs;
-use super::start::{Thread, open_log, place_message};
+use super::start::{Thread, place_message};
 use crate::error::{Result, StoreError};
 use crate::sqlite::leases::NOW_MS;
 use crate::sqlite::{branches, conversations, run_files, runs, usage};
-use crate::turns::{Begun, NewTurn, QueueStart, first_dispatch, first_of, to_json};
+use crate::turns::{Begun, Held, NewTurn, QueueStart, first_dispatch, first_of, thread_opening, to_json};
 
 pub(super) fn begin(db: &Connection, scope: &Scope, new: &NewTurn) -> Result<Begun> {
     if let Some(before) = repeated(db, scope, new.idempotency.as_ref(), new.now)? {
@@ -46,7 +47,8 @@ pub(super) fn begin(db: &Connection, scope: &Scope, new: &NewTurn) -> Result<Beg
             let branch = place_message(db, scope, &mut thread, message, &new.turn, &start)?;
             let run = insert_run(db, scope, conversation, new, &new.turn, Place::Under(&start, branch))?;
             let lease = Lease { run: new.run, fence: 1 };
-            let opening = open_log(db, &thread.conversation, lease, message, start.now)?;
+            let opening = thread_opening(&thread.conversation, new.run, message, start.now)?;
+            append::insert_row(db, &Held { workspace: scope.workspace, lease }, &opening)?;
             let dispatch = match new.turn.conversation {
                 None => first_dispatch(scope, &run, &thread.conversation, new)?,
                 Some(_) => None,

@@ -1,10 +1,8 @@
 //! How a run comes under way: the user's message is put into the thread, the log is begun.
 
 use domain::conversation::Conversation;
-use domain::event::Turn;
 use domain::run::{Lease, Run, StartTurn};
 use domain::scope::Scope;
-use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 use uuid::Uuid;
 
@@ -14,7 +12,7 @@ use crate::sqlite::leases::NOW_MS;
 use crate::sqlite::search::{self, Indexed};
 use crate::sqlite::{branches, conversations, messages, run_files, runs};
 use crate::turns::{
-    Batch, Held, QueueStart, Waiting, note_turn, opening, own_scope, parse_json, user_message,
+    Batch, Held, QueueStart, Waiting, note_turn, own_scope, parse_json, thread_opening, user_message,
 };
 
 /// The thread of a turn. One that the turn makes has no row yet.
@@ -69,22 +67,9 @@ pub(super) fn start_queued(
         |row| Ok((runs::read(row)?, row.get(runs::MORE)?)),
     )?;
     let lease = Lease { run: run.id, fence };
-    let opening = open_log(db, &thread, lease, message, start.now)?;
+    let opening = thread_opening(&thread, run.id, message, start.now)?;
+    append::insert_row(db, &Held { workspace, lease }, &opening)?;
     Ok(Some((run, lease, opening)))
-}
-
-/// Begins the log of a run that was put under way just now.
-pub(super) fn open_log(
-    db: &Connection,
-    thread: &Conversation,
-    lease: Lease,
-    message: Option<Uuid>,
-    now: Timestamp,
-) -> Result<Batch> {
-    let (conversation, conversation_id) = (Some(thread.id), thread.first_message);
-    let opening = opening(Turn { conversation, run: lease.run, message, conversation_id }, now)?;
-    append::insert_row(db, &Held { workspace: thread.workspace, lease }, &opening)?;
-    Ok(opening)
 }
 
 /// Puts the user's message at the end of the thread, where the turn has one. Answers the branch that it stands on.
@@ -105,7 +90,7 @@ pub(super) fn place_message(
             (branch, branches::head_seq(db, scope, id, &lineage)?)
         }
     };
-    let titled = row.is_some() && thread.title.is_some();
+    let titled = thread.title.is_some();
     note_turn(thread, turn);
     thread.message_count = head;
     let new = match (&turn.message, message) {
@@ -127,15 +112,17 @@ pub(super) fn place_message(
             None
         }
     };
-    let pk = match *row {
-        None => *row.insert(conversations::insert(db, thread)?),
-        Some(pk) => conversations::save_turn(db, pk, thread).map(|()| pk)?,
-    };
+    match *row {
+        None => *row = Some(conversations::insert(db, thread)?),
+        Some(pk) => {
+            conversations::save_turn(db, pk, thread)?;
+            if let Some(title) = thread.title.as_ref().filter(|_| !titled) {
+                search::index(Indexed::Title, pk, title);
+            }
+        }
+    }
     if let Some(new) = new {
         messages::insert(db, scope, id, (branch, head + 1), &new)?;
-    }
-    if let Some(title) = thread.title.as_ref().filter(|_| !titled) {
-        search::index(Indexed::Title, pk, title);
     }
     Ok(branch)
 }
