@@ -159,8 +159,8 @@ impl LiveRun {
             None => return None,
         };
         (first <= after + 1).then(|| {
-            let newer = |batch: &&Arc<Vec<LiveEvent>>| batch.last().is_some_and(|event| event.seq > after);
-            tail.batches.iter().filter(newer).cloned().collect()
+            let seen = |batch: &Arc<Vec<LiveEvent>>| batch.last().is_some_and(|event| event.seq <= after);
+            tail.batches.range(tail.batches.partition_point(seen)..).cloned().collect()
         })
     }
 

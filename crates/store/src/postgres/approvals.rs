@@ -7,6 +7,7 @@ use domain::scope::Scope;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
+use super::runs::RUNNING;
 use super::transaction::{Query, Settings, Transaction, inside, transaction};
 use super::{PostgresStore, conversations, runs};
 use crate::error::{Result, StoreError};
@@ -50,7 +51,7 @@ pub(super) const MORE: usize = 8;
 /// `Lost` unless the run is under way with this fence; nobody takes it over meanwhile.
 async fn guard(tx: &Transaction, held: &Held) -> Result<()> {
     let text = format!(
-        "SELECT 1 FROM runs WHERE {} AND id = $2 AND fence = $3 AND status = 'running' FOR SHARE",
+        "SELECT 1 FROM runs WHERE {} AND id = $2 AND fence = $3 AND {RUNNING} FOR SHARE",
         tx.inside("workspace_id")
     );
     let row = tx.row(&text, &[&held.workspace, &held.lease.run, &held.lease.fence]).await?;

@@ -8,6 +8,7 @@ use domain::conversation::{
     NewConversation, Page, PatchFault, Source, Visibility, Write,
 };
 use domain::scope::Scope;
+use futures_util::future::join;
 use jiff::Timestamp;
 use tokio_postgres::Row;
 use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
@@ -18,6 +19,7 @@ use super::{PostgresStore, audit, runs, search, workspaces};
 use crate::error::{Result, StoreError};
 use crate::list::{self, Dialect, Sql, Value};
 use crate::store::conversations::Conversations;
+use crate::turns::Held;
 
 #[async_trait]
 impl Conversations for PostgresStore {
@@ -151,24 +153,38 @@ pub(super) async fn create(
     id: Uuid,
     write: &Write,
 ) -> Result<Conversation> {
-    // Locked against removal alone: a workspace that goes away takes this conversation with it or refuses it.
-    let workspace = workspaces::get(tx, scope, "FOR KEY SHARE").await?;
-    let made = Conversation::create(scope, new, new.id.unwrap_or(id), workspace.default_visibility, write)
-        .map_err(StoreError::Refused)?;
-    insert(tx, &made).await?;
-    search::index_title(tx, scope, &made).await?;
+    let made = make(tx, scope, new, id, write).await?;
+    tx.prepare(INSERT).await?;
+    let (inserted, indexed) = join(insert(tx, &made), search::index_new_titles(tx, scope, &[&made])).await;
+    inserted.and(indexed)?;
     Ok(made)
 }
+
+/// A new conversation, which is still to be written.
+pub(super) async fn make(
+    tx: &Transaction,
+    scope: &Scope,
+    new: &NewConversation,
+    id: Uuid,
+    write: &Write,
+) -> Result<Conversation> {
+    // Locked against removal alone: a workspace that goes away takes this conversation with it or refuses it.
+    let workspace = workspaces::get(tx, scope, "FOR KEY SHARE").await?;
+    Conversation::create(scope, new, new.id.unwrap_or(id), workspace.default_visibility, write)
+        .map_err(StoreError::Refused)
+}
+
+pub(super) const INSERT: &str = "INSERT INTO chat_conversations (workspace_id, id, org_id, user_id, title, mode, source, \
+     page_path, total_tokens, tabs, active_tab_key, kind, workflow_id, agent_id, model, preview, message_count, \
+     first_message, visibility, deleted_at, created_at, updated_at, version, context) \
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, \
+     $23, $24)";
 
 /// Writes a whole new row.
 pub(super) async fn insert(tx: &Transaction, made: &Conversation) -> Result<()> {
     tx.insert(
         "id",
-        "INSERT INTO chat_conversations (workspace_id, id, org_id, user_id, title, mode, source, page_path, \
-         total_tokens, tabs, active_tab_key, kind, workflow_id, agent_id, model, preview, message_count, \
-         first_message, visibility, deleted_at, created_at, updated_at, version, context) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, \
-         $21, $22, $23, $24)",
+        INSERT,
         &[
             &made.workspace,
             &made.id,
@@ -202,12 +218,14 @@ pub(super) async fn insert(tx: &Transaction, made: &Conversation) -> Result<()> 
 /// The conversations `c` that the scope may see, live or deleted.
 pub(super) fn visible(dialect: Dialect, scope: &Scope, deleted: bool, with_context: bool) -> Sql {
     let mut sql = Sql::new(dialect);
-    // The workspace stands before the alternatives, so that the primary key finds the row.
+    // By the key alone: said plainly, the rest would let a plan take an index of a list, and walk over all of it.
     let inside = sql.inside(scope, "c.workspace_id");
     let visible = sql.visible(scope, deleted);
     let live = if deleted { "c.deleted_at IS NOT NULL" } else { "c.deleted_at IS NULL" };
     let columns = list::columns(with_context);
-    sql.text = format!("SELECT {columns} FROM chat_conversations c WHERE {inside} AND {live} AND {visible}");
+    sql.text = format!(
+        "SELECT {columns} FROM chat_conversations c WHERE {inside} AND CASE WHEN {live} THEN {visible} ELSE false END"
+    );
     sql
 }
 
@@ -267,6 +285,18 @@ pub(super) async fn find_locked_any(
         tx.inside("c.workspace_id")
     );
     tx.row(&text, &[&scope.workspace, &id]).await?.map(|row| read(&row)).transpose()
+}
+
+/// As `find_locked_any`, the conversation of a run, if it has one.
+pub(super) async fn find_locked_of_run(tx: &Transaction, held: &Held) -> Result<Option<Conversation>> {
+    let text = format!(
+        "SELECT {} FROM chat_conversations c WHERE {} \
+         AND c.id = (SELECT r.conversation_id FROM runs r WHERE {} AND r.id = $2) FOR NO KEY UPDATE OF c",
+        list::columns(true),
+        tx.inside("c.workspace_id"),
+        tx.inside("r.workspace_id")
+    );
+    tx.row(&text, &[&held.workspace, &held.lease.run]).await?.map(|row| read(&row)).transpose()
 }
 
 /// Writes every column that a write can change.

@@ -6,6 +6,7 @@ use domain::scope::Scope;
 use jiff::Timestamp;
 use uuid::Uuid;
 
+use super::runs::RUNNING;
 use super::transaction::{Database, Query, Settings, Transaction, inside, transaction};
 use super::{PostgresStore, runs};
 use crate::error::{Result, StoreError};
@@ -35,7 +36,7 @@ impl Log for PostgresStore {
 
     async fn read_held(&self, held: &Held, after: i64, max_bytes: usize) -> Result<LogPage> {
         let ours = format!(
-            "SELECT {} FROM runs r WHERE {} AND r.id = $2 AND r.fence = $3 AND r.status = 'running'",
+            "SELECT {} FROM runs r WHERE {} AND r.id = $2 AND r.fence = $3 AND r.{RUNNING}",
             runs::COLUMNS,
             inside(self.database.dialect, "r.workspace_id")
         );

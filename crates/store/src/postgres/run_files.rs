@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use super::PostgresStore;
 use super::files::{COLUMNS, VISIBLE, keep_in, lock_bag, read_all};
+use super::runs::RUNNING;
 use super::transaction::{Query, Settings, Transaction, inside, transaction};
 use crate::error::{Result, StoreError};
 use crate::files::Stored;
@@ -36,7 +37,7 @@ impl RunFiles for PostgresStore {
 
     async fn list_results(&self, held: &Held) -> Result<Vec<File>> {
         let ours = format!(
-            "SELECT id FROM runs WHERE {} AND id = $2 AND fence = $3 AND status = 'running'",
+            "SELECT id FROM runs WHERE {} AND id = $2 AND fence = $3 AND {RUNNING}",
             inside(self.database.dialect, "workspace_id")
         );
         let ours = Query { text: &ours, params: vec![&held.workspace, &held.lease.run, &held.lease.fence] };
@@ -52,9 +53,9 @@ impl RunFiles for PostgresStore {
 
     async fn list_run_assets(&self, workspace: Uuid, run: Uuid) -> Result<Vec<File>> {
         let live = format!(
-            "SELECT r.id FROM runs r LEFT JOIN chat_conversations c \
-             ON c.workspace_id = r.workspace_id AND c.id = r.conversation_id \
-             WHERE {} AND r.id = $2 AND (r.conversation_id IS NULL OR c.deleted_at IS NULL)",
+            "SELECT r.id FROM runs r WHERE {} AND r.id = $2 AND (r.conversation_id IS NULL OR ( \
+                 SELECT c.deleted_at IS NULL FROM chat_conversations c \
+                 WHERE c.workspace_id = r.workspace_id AND c.id = r.conversation_id))",
             inside(self.database.dialect, "r.workspace_id")
         );
         let live = Query { text: &live, params: vec![&workspace, &run] };
@@ -146,7 +147,7 @@ async fn keep_results(
         other => other,
     })?;
     let text = format!(
-        "UPDATE runs SET upload_used_at = $4 WHERE {own} AND id = $2 AND fence = $3 AND status = 'running' \
+        "UPDATE runs SET upload_used_at = $4 WHERE {own} AND id = $2 AND fence = $3 AND {RUNNING} \
          AND NOT cancel_requested AND upload_used_at IS NULL"
     );
     if tx.execute(&text, &[&held.workspace, &run, &held.lease.fence, &now]).await? == 0 {

@@ -73,6 +73,10 @@ impl Runs for PostgresStore {
     }
 }
 
+/// That a run is under way, for statements that know its key. Said plainly, a plan may take an index of the runs under
+/// way instead of the key, and walk over all of them.
+pub(super) const RUNNING: &str = "status || '' = 'running'";
+
 pub(super) const COLUMNS: &str = "r.id, r.workspace_id, r.conversation_id, r.execution_id, r.status, r.message_id, \
      r.assistant_message_id, r.input_tokens, r.output_tokens, r.error_code, r.error_message, r.last_event, \
      r.on_disconnect, r.cancel_requested, r.created_at, r.started_at, r.ended_at";
@@ -114,12 +118,12 @@ pub(super) fn visible(dialect: Dialect, scope: &Scope, run: Uuid) -> Sql {
     let visible = sql.visible(scope, false);
     let execution = files::own_execution(&mut sql, dialect, scope, "r.user_id");
     let id = sql.bind(Value::Uuid(run));
+    // Not a join: a plan made while the tables are empty would walk over all of the workspace's conversations.
     sql.text = format!(
-        "SELECT {COLUMNS}, r.log_expired FROM runs r LEFT JOIN chat_conversations c \
-         ON c.workspace_id = r.workspace_id AND c.id = r.conversation_id \
-         WHERE {own} AND r.id = {id} \
+        "SELECT {COLUMNS}, r.log_expired FROM runs r WHERE {own} AND r.id = {id} \
          AND CASE WHEN r.conversation_id IS NULL THEN {execution} \
-             ELSE c.id IS NOT NULL AND c.deleted_at IS NULL AND {visible} END"
+             ELSE (SELECT c.deleted_at IS NULL AND {visible} FROM chat_conversations c \
+                   WHERE c.workspace_id = r.workspace_id AND c.id = r.conversation_id) END"
     );
     sql
 }

@@ -42,6 +42,10 @@ const PING: Duration = Duration::from_secs(2);
 /// Prepared statements kept per connection. Lists have many shapes; beyond this all are let go.
 const STATEMENTS: usize = 256;
 
+/// After so many uses of a connection its statements are prepared anew: plans that were made while the tables were small
+/// would stay until PostgreSQL takes its first statistics.
+const REPLANNED: [usize; 3] = [50, 500, 5000];
+
 /// How often a verb is tried when other transactions keep getting in its way.
 const TRIES: u32 = 5;
 
@@ -136,7 +140,8 @@ pub(super) struct Database {
 impl Database {
     pub(super) async fn client(&self) -> Result<Object> {
         let client = self.presence.wait_for(self.pool.get()).await?.map_err(pool_error)?;
-        if client.statement_cache.size() > STATEMENTS {
+        let uses = Object::metrics(&client).recycle_count;
+        if REPLANNED.contains(&uses) || client.statement_cache.size() > STATEMENTS {
             client.statement_cache.clear();
         }
         Ok(client)
@@ -336,6 +341,13 @@ impl Transaction {
             client.query(&statement, params).await
         };
         self.answer(work).await?.map_err(|error| self.failed(error))
+    }
+
+    /// Makes the statement's next use go out at once, before what is asked for after it.
+    pub(super) async fn prepare(&self, text: &str) -> Result<()> {
+        let client = self.client()?;
+        let prepared = self.answer(client.prepare_cached(text)).await?;
+        prepared.map(|_| ()).map_err(|error| self.failed(error))
     }
 
     pub(super) async fn row(&self, text: &str, params: &[&(dyn ToSql + Sync)]) -> Result<Option<Row>> {

@@ -9,6 +9,7 @@ use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use super::PostgresStore;
+use super::runs::RUNNING;
 use super::transaction::{Query, Settings, Transaction, inside, transaction};
 use crate::error::{Result, StoreError};
 use crate::store::usage::UsageCounts;
@@ -52,12 +53,12 @@ impl UsageCounts for PostgresStore {
 }
 
 /// In how many parts a user's day is kept: so many runs of one user end side by side.
-const PARTS: u128 = 8;
+const PARTS: u128 = 32;
 
 async fn count(tx: &Transaction, held: &Held, usage: Usage, now: Timestamp) -> Result<()> {
     let text = format!(
         "UPDATE runs SET input_tokens = input_tokens + $4, output_tokens = output_tokens + $5 \
-         WHERE {} AND id = $2 AND fence = $3 AND status = 'running'",
+         WHERE {} AND id = $2 AND fence = $3 AND {RUNNING}",
         tx.inside("workspace_id")
     );
     let Usage { input_tokens, output_tokens } = usage;

@@ -3,6 +3,7 @@
 use std::fs::{self, File, TryLockError};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
+use std::time::Duration;
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
@@ -18,8 +19,8 @@ const READERS: usize = 8;
 
 /// What the writer keeps of the file in memory. Readers start anew after every commit, so theirs stay small.
 const WRITER_CACHE_KIB: i64 = 4 * 1024;
-/// The log grows to 16 MiB before it goes into the file: hot pages are then written there once for many commits.
-const CHECKPOINT_PAGES: i64 = 4096;
+/// How long a write waits for that of another process, such as a command.
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What a process opens the file for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,7 +46,6 @@ pub(super) fn open(path: &Path, usage: Use) -> Result<Opened> {
     writer.pragma_update(None, "secure_delete", true)?;
     migrate(path, &mut writer)?;
     writer.pragma_update(None, "cache_size", -WRITER_CACHE_KIB)?;
-    writer.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
     let readers = (0..READERS)
         .map(|_| {
             let reader = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
@@ -88,7 +88,7 @@ pub(super) fn lock_for_serving(path: &Path) -> Result<File> {
 fn connect(path: &Path, flags: OpenFlags) -> Result<Connection> {
     let connection = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)
         .map_err(|error| unusable(path, &error))?;
-    connection.busy_timeout(std::time::Duration::from_secs(5))?;
+    connection.busy_timeout(PATIENCE)?;
     connection.pragma_update(None, "journal_mode", "WAL").map_err(|error| unusable(path, &error))?;
     connection.pragma_update(None, "foreign_keys", true)?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;

@@ -1,14 +1,19 @@
 //! The one writer. Jobs that gathered while it was busy share one transaction and one sync, and are answered after
 //! the commit. There is no waiting window: an idle writer takes the first job at once. Jobs run bare; should one
-//! fail after it has written something, the batch is run again with each in a savepoint of its own.
+//! fail after it has written something, the batch is run again with each in a savepoint of its own. A small job that
+//! needs no sync and finds the writer idle is done where it is asked for, which saves two changes of thread.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use rusqlite::Connection;
+use rusqlite::hooks::Wal;
 use tokio::sync::{mpsc, oneshot};
 
+use super::open::PATIENCE;
 use super::search;
 use crate::error::{Result, StoreError};
 
@@ -74,20 +79,55 @@ enum Order {
 /// Jobs waiting beyond this make their callers wait.
 const QUEUE: usize = 1024;
 const BATCH: usize = 256;
+/// The log grows to 16 MiB before it goes into the file: hot pages are then written there once for many commits.
+const CHECKPOINT_PAGES: i32 = 4096;
 
 pub(super) struct Writer {
     jobs: Mutex<Option<mpsc::Sender<Order>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
+    desk: Arc<Mutex<Desk>>,
 }
 
 impl Writer {
     pub(super) fn start(connection: Connection) -> Result<Self> {
         let (jobs, queue) = mpsc::channel(QUEUE);
+        let desk = Arc::new(Mutex::new(Desk::new(connection)?));
+        let shared = Arc::clone(&desk);
         let thread = std::thread::Builder::new()
             .name("sqlite-writer".into())
-            .spawn(move || work(&connection, queue))
+            .spawn(move || work(&shared, queue))
             .map_err(|error| StoreError::Unavailable(error.to_string()))?;
-        Ok(Self { jobs: Mutex::new(Some(jobs)), thread: Mutex::new(Some(thread)) })
+        Ok(Self { jobs: Mutex::new(Some(jobs)), thread: Mutex::new(Some(thread)), desk })
+    }
+
+    /// For work of a few rows that may be lost with the machine and adds no words to the index.
+    pub(super) async fn write_small<T: Send + 'static>(
+        &self,
+        work: impl Fn(&Connection) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        match self.at_once(&work) {
+            Some(done) => Ok(done),
+            None => self.write(Durability::Normal, work).await,
+        }
+    }
+
+    /// None if somebody is writing or waiting to, and when the work fails: the queue then says why.
+    fn at_once<T>(&self, work: impl Fn(&Connection) -> Result<T>) -> Option<T> {
+        let nobody_waits = |jobs: &mpsc::Sender<Order>| jobs.capacity() == jobs.max_capacity();
+        self.jobs.lock().ok()?.as_ref().filter(|jobs| nobody_waits(jobs))?;
+        let mut desk = self.desk.try_lock().ok()?;
+        let db = desk.set(Durability::Normal).ok()?;
+        // A thread that serves others waits for nobody.
+        db.busy_timeout(Duration::ZERO).ok()?;
+        let done = execute(db, "BEGIN IMMEDIATE").ok().and_then(|()| {
+            let done = catch_unwind(AssertUnwindSafe(|| work(db))).ok().and_then(Result::ok);
+            done.filter(|_| execute(db, "COMMIT").is_ok())
+        });
+        if done.is_none() {
+            roll_back(db);
+        }
+        db.busy_timeout(PATIENCE).ok()?;
+        done
     }
 
     pub(super) async fn write<T: Send + 'static>(
@@ -135,31 +175,79 @@ fn closed() -> StoreError {
     StoreError::Unavailable("the store is closing".into())
 }
 
-fn work(db: &Connection, mut queue: mpsc::Receiver<Order>) {
-    let (mut mode, mut orders, mut batch) = (None, Vec::new(), Vec::new());
+/// The connection that writes, and how it is set.
+struct Desk {
+    /// None once closed.
+    db: Option<Connection>,
+    mode: Option<Durability>,
+    /// The pages in the log after the newest commit.
+    logged: Arc<AtomicI32>,
+}
+
+impl Desk {
+    fn new(mut db: Connection) -> Result<Self> {
+        let logged = Arc::new(AtomicI32::new(0));
+        let newest = Arc::clone(&logged);
+        // In the place of SQLite's own checkpoints: those come within a commit, on whichever thread.
+        db.wal_hook(Some(move |_: &mut Wal, pages| {
+            newest.store(pages, Ordering::Relaxed);
+            Ok(())
+        }))?;
+        Ok(Self { db: Some(db), mode: None, logged })
+    }
+
+    /// The connection with the sync mode, which can only change between transactions.
+    fn set(&mut self, durability: Durability) -> rusqlite::Result<&Connection> {
+        let db = self.db.as_ref().ok_or(rusqlite::Error::InvalidQuery)?;
+        if self.mode != Some(durability) {
+            match durability {
+                Durability::Normal => db.execute_batch("PRAGMA synchronous = NORMAL")?,
+                Durability::Full => db.execute_batch("PRAGMA synchronous = FULL")?,
+            }
+            self.mode = Some(durability);
+        }
+        Ok(db)
+    }
+
+    /// Moves the log into the file when it has grown. What readers still need of it stays for the next time.
+    fn checkpoint(&self) {
+        if let Some(db) = self.db.as_ref().filter(|_| self.logged.load(Ordering::Relaxed) >= CHECKPOINT_PAGES)
+            && let Err(error) = db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))
+        {
+            tracing::warn!(%error, "the log could not be moved into the file");
+        }
+    }
+}
+
+fn work(desk: &Mutex<Desk>, mut queue: mpsc::Receiver<Order>) {
+    // Panics are caught before they could leave it half-done.
+    let lock = || desk.lock().unwrap_or_else(PoisonError::into_inner);
+    let (mut orders, mut batch) = (Vec::new(), Vec::new());
     while queue.blocking_recv_many(&mut orders, BATCH) > 0 {
+        let desk = &mut *lock();
         for order in orders.drain(..) {
             match order {
                 Order::Job(job) => batch.push(job),
                 Order::Alone(work) => {
-                    commit(db, &mut batch, &mut mode);
-                    // As with a job, a panic tells the caller alone.
-                    let _ = catch_unwind(AssertUnwindSafe(|| work(db)));
+                    commit(desk, &mut batch);
+                    if let Ok(db) = desk.set(Durability::Full) {
+                        // As with a job, a panic tells the caller alone.
+                        let _ = catch_unwind(AssertUnwindSafe(|| work(db)));
+                    }
                 }
             }
         }
-        commit(db, &mut batch, &mut mode);
+        commit(desk, &mut batch);
+        desk.checkpoint();
     }
+    lock().db = None;
 }
 
 /// Runs what has gathered as one transaction, and tells each caller.
-fn commit(db: &Connection, batch: &mut Jobs, mode: &mut Option<Durability>) {
+fn commit(desk: &mut Desk, batch: &mut Jobs) {
     if !batch.is_empty() {
-        let outcome = run_batch(db, batch, mode);
-        let failure = outcome.err().map(|error| {
-            if !db.is_autocommit() {
-                let _ = db.execute_batch("ROLLBACK");
-            }
+        let failure = run_batch(desk, batch).err().map(|error| {
+            desk.db.as_ref().inspect(|db| roll_back(db));
             tracing::error!(%error, "a batch of writes was rolled back");
             format!("the write could not be committed: {error}")
         });
@@ -169,18 +257,25 @@ fn commit(db: &Connection, batch: &mut Jobs, mode: &mut Option<Durability>) {
     }
 }
 
-fn run_batch(db: &Connection, batch: &mut Jobs, mode: &mut Option<Durability>) -> rusqlite::Result<()> {
-    let strongest = batch.iter().map(|job| job.durability()).max();
+fn run_batch(desk: &mut Desk, batch: &mut Jobs) -> rusqlite::Result<()> {
+    let strongest = batch.iter().map(|job| job.durability()).max().unwrap_or(Durability::Full);
+    let db = desk.set(strongest)?;
     search::forget_pending(0);
-    begin(db, strongest, mode)?;
+    execute(db, "BEGIN IMMEDIATE")?;
     if !run_bare(db, batch)? {
         execute(db, "ROLLBACK")?;
         search::forget_pending(0);
-        begin(db, strongest, mode)?;
+        execute(db, "BEGIN IMMEDIATE")?;
         run_apart(db, batch)?;
     }
     search::index_pending(db)?;
     execute(db, "COMMIT")
+}
+
+fn roll_back(db: &Connection) {
+    if !db.is_autocommit() {
+        let _ = db.execute_batch("ROLLBACK");
+    }
 }
 
 /// False when a job left something behind that must be undone. Most that fail have written nothing.
@@ -218,18 +313,6 @@ fn still_open(db: &Connection) -> rusqlite::Result<()> {
 
 fn execute(db: &Connection, text: &str) -> rusqlite::Result<()> {
     db.prepare_cached(text)?.execute([]).map(|_| ())
-}
-
-fn begin(db: &Connection, wanted: Option<Durability>, mode: &mut Option<Durability>) -> rusqlite::Result<()> {
-    if *mode != wanted {
-        // The pragma can only change between transactions.
-        match wanted {
-            Some(Durability::Normal) => db.execute_batch("PRAGMA synchronous = NORMAL")?,
-            Some(Durability::Full) | None => db.execute_batch("PRAGMA synchronous = FULL")?,
-        }
-        *mode = wanted;
-    }
-    execute(db, "BEGIN IMMEDIATE")
 }
 
 #[cfg(test)]
@@ -286,6 +369,77 @@ mod tests {
         {
             assert_eq!(writer.write(durability, mode).await.unwrap(), pragma);
         }
+    }
+
+    #[tokio::test]
+    async fn small_work_is_done_by_its_caller_unless_the_writer_is_busy() {
+        let writer = writer();
+        let place = |_: &Connection| Ok(std::thread::current().id());
+        assert_eq!(writer.write_small(place).await.unwrap(), std::thread::current().id());
+        let (release, held) = std::sync::mpsc::channel::<()>();
+        let busy = writer.alone(move |_| Ok(held.recv().ok()));
+        let waiting = async {
+            // By now the writer has the other work.
+            while writer.desk.try_lock().is_ok() {
+                tokio::task::yield_now().await;
+            }
+            let small = writer.write_small(place);
+            let (small, _) = tokio::join!(small, async { release.send(()).unwrap() });
+            small.unwrap()
+        };
+        let (busy, by) = tokio::join!(busy, waiting);
+        assert!(busy.is_ok() && by != std::thread::current().id());
+    }
+
+    #[tokio::test]
+    async fn small_work_that_fails_leaves_nothing_and_says_why() {
+        let writer = writer();
+        let failing = |db: &Connection| {
+            db.execute("INSERT INTO t VALUES (1)", [])?;
+            Err::<(), _>(StoreError::NotFound)
+        };
+        assert!(matches!(writer.write_small(failing).await, Err(StoreError::NotFound)));
+        let dying = |db: &Connection| -> Result<()> {
+            db.execute("INSERT INTO t VALUES (1)", [])?;
+            panic!("work that dies")
+        };
+        assert!(matches!(writer.write_small(dying).await, Err(StoreError::Unavailable(_))));
+        writer.write_small(insert(1)).await.unwrap();
+        assert_eq!(count(&writer).await, 1);
+        writer.close().await;
+        assert!(matches!(writer.write_small(insert(2)).await, Err(StoreError::Unavailable(_))));
+    }
+
+    #[tokio::test]
+    async fn the_log_is_moved_into_the_file_by_the_writers_thread_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log.db");
+        let db = super::super::open::open(&path, super::super::Use::Command).unwrap().writer;
+        db.execute_batch("CREATE TABLE t (x INTEGER PRIMARY KEY, y BLOB)").unwrap();
+        let writer = Writer::start(db).unwrap();
+        let half = CHECKPOINT_PAGES / 2;
+        let fill = |from: i32| {
+            move |db: &Connection| {
+                for x in from..from + half {
+                    db.execute("INSERT INTO t VALUES (?1, zeroblob(4000))", [x])?;
+                }
+                Ok(())
+            }
+        };
+        let size = |suffix: &str| std::fs::metadata(format!("{}{suffix}", path.display())).unwrap().len();
+        for n in 0..4 {
+            writer.write_small(fill(n * half)).await.unwrap();
+        }
+        let log = size("-wal");
+        assert!(log > 2 * 4096 * CHECKPOINT_PAGES as u64 && size("") < 1_000_000, "{log}");
+        // It is moved after the answer, so before the next one.
+        writer.write(Durability::Normal, fill(4 * half)).await.unwrap();
+        writer.write(Durability::Normal, fill(5 * half)).await.unwrap();
+        assert!(size("") > 2 * 4096 * CHECKPOINT_PAGES as u64);
+        for n in 6..12 {
+            writer.write(Durability::Normal, fill(n * half)).await.unwrap();
+        }
+        assert!(size("-wal") < 2 * log, "{}", size("-wal"));
     }
 
     #[tokio::test]

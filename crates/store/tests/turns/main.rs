@@ -28,6 +28,7 @@ mod leases;
 mod life;
 mod log;
 mod news;
+mod plans;
 mod play;
 mod queue;
 mod races;

@@ -178,10 +178,10 @@ fn visible(dialect: Dialect, scope: &Scope, id: Uuid) -> Sql {
     let execution = own_execution(&mut sql, dialect, scope, "f.user_id");
     let id = sql.bind(Value::Uuid(id));
     sql.text = format!(
-        "SELECT {COLUMNS} FROM files f LEFT JOIN chat_conversations c \
-         ON c.workspace_id = f.workspace_id AND c.id = f.conversation_id \
-         WHERE {inside} AND f.id = {id} AND {VISIBLE} AND CASE \
-             WHEN f.conversation_id IS NOT NULL THEN c.id IS NOT NULL AND c.deleted_at IS NULL AND {conversation} \
+        "SELECT {COLUMNS} FROM files f WHERE {inside} AND f.id = {id} AND {VISIBLE} AND CASE \
+             WHEN f.conversation_id IS NOT NULL THEN ( \
+                 SELECT c.deleted_at IS NULL AND {conversation} FROM chat_conversations c \
+                 WHERE c.workspace_id = f.workspace_id AND c.id = f.conversation_id) \
              WHEN f.execution_id IS NOT NULL THEN {execution} ELSE TRUE END"
     );
     sql

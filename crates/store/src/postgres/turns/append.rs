@@ -10,6 +10,7 @@ use tokio::sync::oneshot;
 use uuid::Uuid;
 
 use crate::error::{Result, StoreError};
+use crate::postgres::runs::RUNNING;
 use crate::postgres::transaction::{Database, Params, Query, Settings, Transaction, inside};
 use crate::turns::{Batch, Held};
 
@@ -82,7 +83,7 @@ async fn write(db: &Database, workspace: Uuid, waiting: &[Waiting]) -> Result<Ve
         "WITH moved AS (UPDATE runs r SET last_entry = g.last_entry, last_event = g.last_seq \
              FROM unnest($2::uuid[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::text[]) \
                  AS g (run, fence, first_entry, last_entry, first_seq, last_seq, entries) \
-             WHERE {} AND r.id = g.run AND r.fence = g.fence AND r.status = 'running' \
+             WHERE {} AND r.id = ANY($2) AND r.id = g.run AND r.fence = g.fence AND r.{RUNNING} \
                AND r.last_entry = g.first_entry - 1 AND r.last_event = g.first_seq - 1 \
              RETURNING r.workspace_id, g.run, g.first_entry, g.last_entry, g.last_seq, g.entries) \
          INSERT INTO run_events (workspace_id, run_id, first_entry, last_entry, last_seq, entries) \
@@ -108,7 +109,7 @@ async fn is_stored(db: &Database, held: &Held, batch: &Batch) -> Result<bool> {
     let text = format!(
         "SELECT 1 FROM runs r JOIN run_events e \
          ON e.workspace_id = r.workspace_id AND e.run_id = r.id AND e.last_entry = r.last_entry \
-         WHERE {} AND r.id = $2 AND r.fence = $3 AND r.status = 'running' AND r.last_event = $4 \
+         WHERE {} AND r.id = $2 AND r.fence = $3 AND r.{RUNNING} AND r.last_event = $4 \
          AND e.first_entry = $5 AND e.last_entry = $6 AND e.entries = $7",
         inside(db.dialect, "r.workspace_id")
     );

@@ -3,15 +3,16 @@
 use domain::conversation::{Conversation, Write};
 use domain::run::{Lease, OnBusy, Run, RunStatus, StartTurn};
 use domain::scope::Scope;
-use futures_util::future::{join, join3};
+use futures_util::future::{join3, join4};
 use uuid::Uuid;
 
 use super::append;
 use super::idempotency::{remember, repeated};
 use super::open_runs::open_runs;
-use super::start::{all_of, attached, branch_for, place_message};
+use super::start::{all_of, attached, branch_for, place, say};
 use crate::error::{Result, StoreError};
 use crate::postgres::branches::{self, Head, Spot};
+use crate::postgres::runs::RUNNING;
 use crate::postgres::transaction::Transaction;
 use crate::postgres::{conversations, leases, run_files, runs, usage};
 use crate::turns::{Begun, Held, NewTurn, QueueStart, first_dispatch, first_of, thread_opening, to_json};
@@ -58,17 +59,23 @@ pub(super) async fn begin(tx: &Transaction, scope: &Scope, new: &NewTurn) -> Res
             };
             let head = branch_for(tx, scope, thread.id, &new.turn, &start, (head, replaced.as_ref())).await?;
             let message = message_of(new, &new.turn);
-            // The run points to the conversation alone, so it need not wait for the message.
-            let placed =
-                place_message(tx, scope, &mut thread, (message, &files), &new.turn, (head, start.now));
-            let run =
-                insert_run(tx, scope, new, &new.turn, (thread_id(new), Place::Under(&start, head.branch)));
-            let (placed, run) = join(placed, run).await;
-            placed?;
-            let lease = Lease { run: new.run, fence: 1 };
+            let said = say(&mut thread, (message, &files), &new.turn, (head, start.now))?;
             let opening = thread_opening(&thread, new.run, message, start.now)?;
-            append::open_log(tx, &Held { workspace: scope.workspace, lease }, &opening).await?;
+            let lease = Lease { run: new.run, fence: 1 };
+            let held = Held { workspace: scope.workspace, lease };
+            // All of it goes out at once, in this order: the rest points to the conversation, the log to the run.
+            tx.prepare(conversations::INSERT).await?;
+            tx.prepare(&insert_run_text(tx)).await?;
+            let (written, run, logged, placed) = join4(
+                write_row(tx, &thread, new),
+                insert_run(tx, scope, new, &new.turn, (thread.id, Place::Under(&start, head.branch))),
+                append::open_log(tx, &held, &opening),
+                place(tx, scope, &thread, (&said, &files), head),
+            )
+            .await;
+            written.and(placed)?;
             let run = run?;
+            logged?;
             let dispatch = match new.turn.conversation {
                 None => first_dispatch(scope, &run, &thread, new)?,
                 Some(_) => None,
@@ -94,10 +101,17 @@ fn message_of(new: &NewTurn, turn: &StartTurn) -> Option<Uuid> {
     if turn.message.is_some() { Some(new.message) } else { turn.replace }
 }
 
+/// The conversation that a first turn makes; its row is written with the turn's message.
 async fn first_conversation(tx: &Transaction, scope: &Scope, new: &NewTurn) -> Result<Conversation> {
-    let made = first_of(new)?;
     let write = Write { now: new.now, max_tabs: 0 };
-    conversations::create(tx, scope, &made, new.conversation, &write).await
+    conversations::make(tx, scope, &first_of(new)?, new.conversation, &write).await
+}
+
+async fn write_row(tx: &Transaction, thread: &Conversation, new: &NewTurn) -> Result<()> {
+    match new.turn.conversation {
+        None => conversations::insert(tx, thread).await,
+        Some(_) => conversations::save(tx, thread).await,
+    }
 }
 
 /// The conversation of a later turn, locked, and the message to replace, which must be a user's and in it.
@@ -163,8 +177,7 @@ async fn enqueue(
     let own = tx.inside("workspace_id");
     let front = policy != OnBusy::Enqueue;
     if front {
-        let text =
-            format!("UPDATE runs SET cancel_requested = true WHERE {own} AND id = $2 AND status = 'running'");
+        let text = format!("UPDATE runs SET cancel_requested = true WHERE {own} AND id = $2 AND {RUNNING}");
         tx.execute(&text, &[&scope.workspace, &busy]).await?;
     }
     if policy == OnBusy::Rollback && turn.replace.is_none() {
@@ -188,6 +201,19 @@ enum Place<'a> {
     Under(&'a QueueStart, i32),
 }
 
+fn insert_run_text(tx: &Transaction) -> String {
+    format!(
+        "INSERT INTO runs AS r (workspace_id, id, conversation_id, status, message_id, user_id, on_disconnect, \
+         request, queue_position, created_at, fence, node, lease_until, started_at, branch, last_entry, last_event, \
+         assets) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12::text, \
+         CASE WHEN $12::text IS NOT NULL THEN {} END, $14, $15, $11, $11, CASE WHEN $12::text IS NOT NULL THEN {} END) \
+         RETURNING {}",
+        leases::until("$13"),
+        run_files::assets(tx.dialect, ("conversation_id", "$3")),
+        runs::COLUMNS
+    )
+}
+
 async fn insert_run(
     tx: &Transaction,
     scope: &Scope,
@@ -201,19 +227,9 @@ async fn insert_run(
             (RunStatus::Running, None, 1, Some(start.node.to_string()), Some(start.now), branch)
         }
     };
-    let text = format!(
-        "INSERT INTO runs AS r (workspace_id, id, conversation_id, status, message_id, user_id, on_disconnect, \
-         request, queue_position, created_at, fence, node, lease_until, started_at, branch, last_entry, last_event, \
-         assets) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12::text, \
-         CASE WHEN $12::text IS NOT NULL THEN {} END, $14, $15, $11, $11, CASE WHEN $12::text IS NOT NULL THEN {} END) \
-         RETURNING {}",
-        leases::until("$13"),
-        run_files::assets(tx.dialect, ("conversation_id", "$3")),
-        runs::COLUMNS
-    );
     let row = tx
         .row(
-            &text,
+            &insert_run_text(tx),
             &[
                 &scope.workspace,
                 &new.run,

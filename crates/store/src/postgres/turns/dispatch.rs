@@ -7,6 +7,7 @@ use uuid::Uuid;
 use crate::error::{Result, StoreError};
 use crate::files::execution_message;
 use crate::postgres::branches::Start;
+use crate::postgres::runs::RUNNING;
 use crate::postgres::transaction::Transaction;
 use crate::postgres::{conversations, messages, run_files, runs};
 use crate::turns::{Dispatch, Held, own_scope, parse_json};
@@ -15,7 +16,7 @@ pub(super) async fn get_dispatch(tx: &Transaction, held: &Held, replay: usize) -
     let scope = own_scope(held.workspace);
     let text = format!(
         "SELECT {}, r.request, r.branch, r.assets IS NOT NULL, r.user_id FROM runs r \
-         WHERE {} AND r.id = $2 AND r.fence = $3 AND r.status = 'running'",
+         WHERE {} AND r.id = $2 AND r.fence = $3 AND r.{RUNNING}",
         runs::COLUMNS,
         tx.inside("r.workspace_id")
     );

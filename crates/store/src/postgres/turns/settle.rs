@@ -3,10 +3,10 @@
 use domain::message::plain_text;
 use domain::run::{Run, RunStatus};
 use futures_util::future::{join, join3};
-use uuid::Uuid;
 
 use crate::error::{Result, StoreError};
 use crate::postgres::branches::{self, Head};
+use crate::postgres::runs::RUNNING;
 use crate::postgres::transaction::Transaction;
 use crate::postgres::{conversations, messages, runs, usage};
 use crate::turns::{Held, Settled, Settlement, own_scope};
@@ -14,21 +14,17 @@ use crate::turns::{Held, Settled, Settlement, own_scope};
 pub(super) async fn settle(tx: &Transaction, held: &Held, settlement: &Settlement) -> Result<Settled> {
     debug_assert!(RunStatus::Running.may_become(settlement.status));
     let scope = own_scope(held.workspace);
-    let conversation = conversation_of(tx, held).await?;
-    let thread = match conversation {
-        // The conversation may have been deleted meanwhile: what the user saw is kept all the same.
-        Some(id) => conversations::find_locked_any(tx, &scope, id).await?,
-        None => None,
-    };
-    let (run, branch, queue) = end(tx, held, settlement).await?;
+    // The conversation may have been deleted meanwhile: what the user saw is kept all the same.
+    let thread = conversations::find_locked_of_run(tx, held).await?;
     let counted = usage::add_of_run(tx, held, (settlement.usage, 1), settlement.now);
-    if let (Some(mut thread), Some(assistant)) = (thread, &settlement.assistant) {
-        let (current, head) = join(
-            branches::head(tx, &scope, thread.id, None),
-            branches::head(tx, &scope, thread.id, Some(branch)),
-        )
-        .await;
-        let (current, head) = (current?, head?);
+    let (run, queue) = if let (Some(mut thread), Some(assistant)) = (thread, &settlement.assistant) {
+        let (ended, current) =
+            join(end(tx, held, settlement), branches::head(tx, &scope, thread.id, None)).await;
+        let ((run, branch, queue), current) = (ended?, current?);
+        let head = match current.branch == branch {
+            true => current,
+            false => branches::head(tx, &scope, thread.id, Some(branch)).await?,
+        };
         let shown = thread.message_count;
         let place = Head { branch, seq: head.seq + 1 };
         // With what was counted while it went on.
@@ -38,17 +34,13 @@ pub(super) async fn settle(tx: &Transaction, held: &Held, settlement: &Settlemen
         let inserted = messages::insert(tx, &scope, thread.id, place, assistant);
         let (inserted, saved, counted) = join3(inserted, conversations::save(tx, &thread), counted).await;
         inserted.and(saved).and(counted)?;
+        (run, queue)
     } else {
+        let (run, _, queue) = end(tx, held, settlement).await?;
         counted.await?;
-    }
+        (run, queue)
+    };
     Ok(Settled { run, queue })
-}
-
-/// The conversation of a run, which never changes.
-async fn conversation_of(tx: &Transaction, held: &Held) -> Result<Option<Uuid>> {
-    let text = format!("SELECT conversation_id FROM runs WHERE {} AND id = $2", tx.inside("workspace_id"));
-    let row = tx.row(&text, &[&held.workspace, &held.lease.run]).await?.ok_or(StoreError::Lost)?;
-    Ok(row.try_get(0)?)
 }
 
 /// Ends the run with its last batch, under its row's lock, or not at all. Answers its branch too, and whether
@@ -59,7 +51,7 @@ async fn end(tx: &Transaction, held: &Held, settlement: &Settlement) -> Result<(
              error_message = $7, assistant_message_id = $8, \
              input_tokens = r.input_tokens + $9, output_tokens = r.output_tokens + $10, \
              last_entry = $11::bigint, last_event = $12::bigint, response = $16 \
-             WHERE {} AND r.id = $2 AND r.fence = $3 AND r.status = 'running' \
+             WHERE {} AND r.id = $2 AND r.fence = $3 AND r.{RUNNING} \
                AND r.last_entry = $13::bigint - 1 AND r.last_event = $14::bigint - 1 \
                AND ($17::boolean OR r.upload_used_at IS NULL) \
              RETURNING {columns}, r.branch), \
@@ -106,7 +98,7 @@ async fn end(tx: &Transaction, held: &Held, settlement: &Settlement) -> Result<(
 async fn why_not_ended(tx: &Transaction, held: &Held) -> Result<StoreError> {
     let text = format!(
         "SELECT upload_used_at IS NOT NULL FROM runs \
-         WHERE {} AND id = $2 AND fence = $3 AND status = 'running'",
+         WHERE {} AND id = $2 AND fence = $3 AND {RUNNING}",
         tx.inside("workspace_id")
     );
     let row = tx.row(&text, &[&held.workspace, &held.lease.run, &held.lease.fence]).await?;

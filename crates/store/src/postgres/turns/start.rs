@@ -58,7 +58,10 @@ pub(super) async fn start_queued(
     // What was deleted while the turn waited is left out.
     let files = all_of(attached(tx, &scope, thread.id, &turn, replaced.as_ref()).await?, false)?;
     let head = branch_for(tx, &scope, thread.id, &turn, start, (head, replaced.as_ref())).await?;
-    place_message(tx, &scope, &mut thread, (message, &files), &turn, (head, start.now)).await?;
+    let said = say(&mut thread, (message, &files), &turn, (head, start.now))?;
+    let (saved, placed) =
+        join(conversations::save(tx, &thread), place(tx, &scope, &thread, (&said, &files), head)).await;
+    saved.and(placed)?;
     let text = format!(
         "UPDATE runs r SET status = 'running', fence = r.fence + 1, node = $3, lease_until = {}, started_at = $5, \
          queue_position = NULL, branch = $6, last_entry = 1, last_event = 1, assets = {} WHERE {own} AND r.id = $2 RETURNING {}, r.fence",
@@ -120,19 +123,24 @@ pub(super) async fn branch_for(
     Ok(Head { branch, seq: fork_seq })
 }
 
-/// Puts the user's message with its files at the end of the branch, and what the turn says into the conversation.
-pub(super) async fn place_message(
-    tx: &Transaction,
-    scope: &Scope,
+/// What a turn puts into its conversation beside its own row.
+pub(super) struct Said {
+    message: Option<NewMessage>,
+    /// It gave the conversation its title.
+    titled: bool,
+}
+
+/// Notes in the conversation what the turn says: its message with its files, at the end of the branch.
+pub(super) fn say(
     thread: &mut Conversation,
     (message, files): (Option<Uuid>, &[File]),
     turn: &StartTurn,
     (head, now): (Head, Timestamp),
-) -> Result<()> {
-    let titled = thread.title.is_some();
+) -> Result<Said> {
+    let untitled = thread.title.is_none();
     note_turn(thread, turn);
     thread.message_count = head.seq;
-    let new = match (&turn.message, message) {
+    let message = match (&turn.message, message) {
         (Some(said), Some(id)) => {
             thread.note_message(id, true, &said.text, 0, now);
             let file_attachments = attachments_json(files)?;
@@ -143,21 +151,25 @@ pub(super) async fn place_message(
             None
         }
     };
-    let insert = async {
-        match &new {
-            Some(new) => {
-                let place = Head { seq: head.seq + 1, ..head };
-                let inserted = messages::insert(tx, scope, thread.id, place, new);
-                let (inserted, attached) = join(inserted, run_files::attach(tx, scope, files, new.id)).await;
-                inserted.and(attached)
-            }
-            None => Ok(()),
-        }
+    Ok(Said { message, titled: untitled && thread.title.is_some() })
+}
+
+/// Writes it, all at once; the conversation's row was sent before.
+pub(super) async fn place(
+    tx: &Transaction,
+    scope: &Scope,
+    thread: &Conversation,
+    (said, files): (&Said, &[File]),
+    head: Head,
+) -> Result<()> {
+    let message = async {
+        let Some(new) = &said.message else { return Ok(()) };
+        let place = Head { seq: head.seq + 1, ..head };
+        let inserted = messages::insert(tx, scope, thread.id, place, new);
+        let (inserted, attached) = join(inserted, run_files::attach(tx, scope, files, new.id)).await;
+        inserted.and(attached)
     };
-    let (inserted, saved) = join(insert, conversations::save(tx, thread)).await;
-    inserted.and(saved)?;
-    if !titled && thread.title.is_some() {
-        search::index_title(tx, scope, thread).await?;
-    }
-    Ok(())
+    let titles: &[&Conversation] = if said.titled { &[thread] } else { &[] };
+    let (placed, indexed) = join(message, search::index_new_titles(tx, scope, titles)).await;
+    placed.and(indexed)
 }

@@ -15,12 +15,16 @@ use async_trait::async_trait;
 use domain::open_runs::{OpenRuns, RunLimits};
 use domain::run::{Lease, Run};
 use domain::scope::Scope;
+use rusqlite::Connection;
 
 use super::SqliteStore;
 use super::writer::Durability;
 use crate::error::Result;
 use crate::store::turns::Turns;
 use crate::turns::{Batch, Begun, Dispatch, Held, NewTurn, QueueStart, Settled, Settlement, Waiting};
+
+/// A batch of events up to this many bytes is written where it is made.
+const SMALL: usize = 64 * 1024;
 
 #[async_trait]
 impl Turns for SqliteStore {
@@ -50,7 +54,12 @@ impl Turns for SqliteStore {
 
     async fn append_events(&self, held: &Held, batch: &Batch) -> Result<()> {
         let (held, batch) = (*held, batch.clone());
-        self.writer.write(Durability::Normal, move |db| append::append(db, &held, &batch)).await
+        let small = batch.entries.len() <= SMALL;
+        let append = move |db: &Connection| append::append(db, &held, &batch);
+        match small {
+            true => self.writer.write_small(append).await,
+            false => self.writer.write(Durability::Normal, append).await,
+        }
     }
 
     async fn settle_turn(&self, held: &Held, settlement: &Settlement) -> Result<Settled> {

@@ -1,0 +1,47 @@
+//! What a turn reads, on PostgreSQL, whose plans are made while the tables are still empty.
+
+use crate::play::{events, turn};
+use crate::setup::{Behind, superuser};
+
+/// Rows that indexes and scans came upon, in all tables of this database.
+const READ: &str = "SELECT ((SELECT sum(idx_tup_read) FROM pg_stat_user_indexes) \
+     + (SELECT sum(seq_tup_read) FROM pg_stat_user_tables))::bigint";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_turn_reads_no_more_rows_in_a_workspace_that_has_grown_since_its_plans_were_made() {
+    let Some(store) = crate::setup::postgres().await else { return };
+    let Behind::Postgres(database) = &store.behind else { return };
+    let scope = store.workspace("ann").await;
+    let (threads, open) = (300, 40);
+    for n in 0..threads + open {
+        let (run, held) = store.started(&scope, turn(None, "first")).await;
+        store.append_events(&held, &events(2, 3)).await.unwrap();
+        if n < open {
+            // These stay under way beside all the others.
+            continue;
+        }
+        store.settle_turn(&held, &store.settlement("an answer", events(4, 5))).await.unwrap();
+        let thread = run.conversation.unwrap();
+        let (run, held) = store.started(&scope, turn(Some(thread), "second")).await;
+        store.get_dispatch(&held, 10).await.unwrap();
+        store.append_events(&held, &events(2, 3)).await.unwrap();
+        store.settle_turn(&held, &store.settlement("another", events(4, 5))).await.unwrap();
+        store.get_run(&scope, run.id).await.unwrap();
+        assert_eq!(store.texts(&scope, thread, None).await.len(), 4);
+    }
+    store.close().await;
+    let root = superuser(database).await;
+    // Each connection tells what it read when it goes.
+    let mut before = -1;
+    let read = loop {
+        tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+        let read: i64 = root.query_one(READ, &[]).await.unwrap().get(0);
+        if read == before && read > 0 {
+            break read;
+        }
+        before = read;
+    };
+    // The runs that stay open are counted at every begin; beside that a turn reads what is its own.
+    let turns = i64::from(2 * threads + open);
+    assert!(read / turns < 250, "{} rows read for each turn", read / turns);
+}
