@@ -31,7 +31,7 @@ use crate::place::{self, Database};
 const DELTAS: usize = 200;
 /// What is in flight at once in a burst.
 const AT_ONCE: [usize; 3] = [1, 16, 64];
-/// How often each burst is taken of each, and how long.
+/// How often each load is taken of each.
 const ROUNDS: usize = 3;
 const BURST: Duration = Duration::from_millis(2_000);
 const WARM_UP: Duration = Duration::from_millis(1_500);
@@ -94,38 +94,43 @@ async fn measure(subjects: &[Subject], board: &mut Board) -> anyhow::Result<()> 
     // What is loaded once is no part of a stream.
     held::some(subjects, board).await?;
     for at_once in AT_ONCE {
-        let mut reached: Vec<Vec<Reached>> = subjects.iter().map(|_| Vec::new()).collect();
-        for round in 0..ROUNDS {
-            for (subject, reached) in subjects.iter().zip(&mut reached) {
-                let what = format!("{at_once} at once, {} of {ROUNDS}", round + 1);
-                reached.extend(
-                    attempt(subject, &what, load(subject, &burst, at_once, (BURST, Duration::ZERO))).await,
-                );
-            }
-        }
-        // The middle of the rounds: a second of somebody else's work spoils one of them.
-        let column = |what: fn(&Reached) -> f64| {
-            reached.iter().map(|rounds| middle(rounds.iter().map(what))).collect::<Vec<_>>()
-        };
+        let reached = rounds(subjects, &burst, at_once, (BURST, Duration::ZERO)).await;
+        let column = |what| column(&reached, what);
         board.row(&report::turns(at_once), column(|reached| reached.per_second))?;
         board.row(&report::cpu(at_once), column(|reached| reached.cpu_ms))?;
         board.row(&report::first_byte(at_once), column(|reached| reached.first_byte_ms))?;
         board.row(&report::first_delta(at_once), column(|reached| reached.first_delta_ms))?;
     }
-    let mut paced = Vec::new();
-    for subject in subjects {
-        let ask = upstream::ask(DELTAS, PACED_PAUSE_MS);
-        paced
-            .push(attempt(subject, "paced", load(subject, &ask, PACED_AT_ONCE, (PACED, PACED_SPREAD))).await);
-    }
-    let column = |what: fn(&Reached) -> f64| {
-        paced.iter().map(|reached| reached.as_ref().map(what)).collect::<Vec<_>>()
-    };
+    let paced = upstream::ask(DELTAS, PACED_PAUSE_MS);
+    let reached = rounds(subjects, &paced, PACED_AT_ONCE, (PACED, PACED_SPREAD)).await;
+    let column = |what| column(&reached, what);
     board.row(report::ADDED, column(|reached| reached.added_ms))?;
     board.row(report::PACED_BYTE, column(|reached| reached.first_byte_ms))?;
     board.row(report::PACED_DELTA, column(|reached| reached.first_delta_ms))?;
     board.row(report::PACED_CPU, column(|reached| reached.cpu_ms))?;
     held::most(subjects, board).await
+}
+
+/// The same work by all of them, one after the other, round by round.
+async fn rounds(
+    subjects: &[Subject],
+    ask: &str,
+    at_once: usize,
+    times: (Duration, Duration),
+) -> Vec<Vec<Reached>> {
+    let mut reached: Vec<Vec<Reached>> = subjects.iter().map(|_| Vec::new()).collect();
+    for round in 1..=ROUNDS {
+        for (subject, reached) in subjects.iter().zip(&mut reached) {
+            let what = format!("{at_once} at once, {round} of {ROUNDS}");
+            reached.extend(attempt(subject, &what, load(subject, ask, at_once, times)).await);
+        }
+    }
+    reached
+}
+
+/// Of each the middle of its rounds: a second of somebody else's work spoils one of them.
+fn column(reached: &[Vec<Reached>], what: fn(&Reached) -> f64) -> Vec<Option<f64>> {
+    reached.iter().map(|rounds| middle(rounds.iter().map(what))).collect()
 }
 
 /// A measurement that fails is left out and said; the others go on.
