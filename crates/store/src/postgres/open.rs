@@ -1,5 +1,6 @@
 //! Opening the database: address, TLS, the role that owns nothing, migrations, the pool.
 
+use std::error::Error as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +11,8 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Config, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::error::{describe, pool_error};
+use super::error::{describe, is_contention, pool_error};
+use super::transaction::TRIES;
 use crate::error::{Result, StoreError};
 
 mod embedded {
@@ -214,15 +216,18 @@ async fn migrate(client: &mut Object) -> Result<()> {
         return Err(StoreError::NewerSchema { found, known: known_version() });
     }
     let connection: &mut Client = client;
-    embedded::migrations::runner().set_grouped(true).run_async(connection).await.map_err(|error| {
-        use std::error::Error as _;
-        let reason = match error.source().and_then(|source| source.downcast_ref()) {
-            Some(database) => describe(database),
-            None => error.to_string(),
-        };
-        StoreError::Internal(format!("migrating the database: {reason}"))
-    })?;
-    Ok(())
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        let runner = embedded::migrations::runner().set_grouped(true);
+        let Err(error) = runner.run_async(&mut *connection).await else { return Ok(()) };
+        let database = error.source().and_then(|source| source.downcast_ref());
+        // A node that serves meanwhile may have broken it off.
+        if !database.is_some_and(is_contention) || tries == TRIES {
+            let reason = database.map_or_else(|| error.to_string(), describe);
+            return Err(StoreError::Internal(format!("migrating the database: {reason}")));
+        }
+    }
 }
 
 /// Lets the roles into the schema, and answers the schema's quoted name. Not part of a migration, which

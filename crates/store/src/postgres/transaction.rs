@@ -47,7 +47,7 @@ const STATEMENTS: usize = 256;
 const REPLANNED: [usize; 3] = [50, 500, 5000];
 
 /// How often a verb is tried when other transactions keep getting in its way.
-const TRIES: u32 = 5;
+pub(super) const TRIES: u32 = 5;
 
 /// What row level security is told about the caller. Empty is nobody.
 #[derive(Clone)]

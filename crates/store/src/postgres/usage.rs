@@ -53,7 +53,7 @@ impl UsageCounts for PostgresStore {
 }
 
 /// In how many parts a user's day is kept: so many runs of one user end side by side.
-const PARTS: u128 = 32;
+const PARTS: u128 = 8;
 
 async fn count(tx: &Transaction, held: &Held, usage: Usage, now: Timestamp) -> Result<()> {
     let text = format!(

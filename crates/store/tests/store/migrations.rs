@@ -13,7 +13,7 @@ use store::sqlite::{SqliteStore, Use};
 use store::{Store as _, StoreError};
 use uuid::Uuid;
 
-use crate::setup::{Behind, TestStore, open_postgres, rusqlite, session};
+use crate::setup::{Behind, TestStore, open_postgres, rusqlite, session, superuser};
 
 on_both!(a_newer_schema_is_refused_at_start_and_borne_while_running);
 
@@ -39,6 +39,30 @@ async fn a_newer_schema_is_refused_at_start_and_borne_while_running(store: TestS
     assert_eq!(found.unwrap(), Some(99));
     // A rolling upgrade migrates while older nodes still serve: they stay ready until they are stopped.
     store.ping().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_migration_that_a_serving_node_breaks_off_is_tried_again() {
+    let Some(store) = crate::setup::postgres().await else { return };
+    let Behind::Postgres(database) = &store.behind else { return };
+    let node = session(database.url()).await;
+    // The newest one can be run twice.
+    node.batch_execute("DELETE FROM refinery_schema_history WHERE version = 11").await.unwrap();
+    node.batch_execute("BEGIN; SELECT FROM chat_conversations").await.unwrap();
+    let migrating = open_postgres(database, true);
+    let serving = async {
+        // What the migration has by now is what this transaction wants next.
+        let waits = "SELECT FROM pg_locks WHERE relation = 'chat_conversations'::regclass AND NOT granted";
+        while root_has_none(database, waits).await {}
+        node.batch_execute("SELECT FROM runs; COMMIT").await
+    };
+    let (migrated, served) = futures_util::future::join(migrating, serving).await;
+    migrated.ping().await.unwrap();
+    served.unwrap();
+}
+
+async fn root_has_none(database: &testkit::postgres::TestDatabase, text: &str) -> bool {
+    superuser(database).await.query(text, &[]).await.unwrap().is_empty()
 }
 
 fn migrations(dialect: &str) -> BTreeSet<String> {

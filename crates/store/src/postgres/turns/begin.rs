@@ -64,7 +64,9 @@ pub(super) async fn begin(tx: &Transaction, scope: &Scope, new: &NewTurn) -> Res
             let lease = Lease { run: new.run, fence: 1 };
             let held = Held { workspace: scope.workspace, lease };
             // All of it goes out at once, in this order: the rest points to the conversation, the log to the run.
-            tx.prepare(conversations::INSERT).await?;
+            if new.turn.conversation.is_none() {
+                tx.prepare(conversations::INSERT).await?;
+            }
             tx.prepare(&insert_run_text(tx)).await?;
             let (written, run, logged, placed) = join4(
                 write_row(tx, &thread, new),
