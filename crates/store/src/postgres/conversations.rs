@@ -287,6 +287,15 @@ pub(super) async fn find_locked_any(
     tx.row(&text, &[&scope.workspace, &id]).await?.map(|row| read(&row)).transpose()
 }
 
+/// What is asked about the conversation `c` that a row `of` belongs to. Not a join: a plan made while the tables are empty
+/// would walk over all of the workspace's conversations.
+pub(super) fn asked(of: &str, question: &str) -> String {
+    format!(
+        "(SELECT {question} FROM chat_conversations c \
+         WHERE c.workspace_id = {of}.workspace_id AND c.id = {of}.conversation_id)"
+    )
+}
+
 /// As `find_locked_any`, the conversation of a run, if it has one.
 pub(super) async fn find_locked_of_run(tx: &Transaction, held: &Held) -> Result<Option<Conversation>> {
     let text = format!(

@@ -6,10 +6,10 @@ use domain::scope::Scope;
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use super::PostgresStore;
 use super::files::{COLUMNS, VISIBLE, keep_in, lock_bag, read_all};
 use super::runs::RUNNING;
 use super::transaction::{Query, Settings, Transaction, inside, transaction};
+use super::{PostgresStore, conversations};
 use crate::error::{Result, StoreError};
 use crate::files::Stored;
 use crate::list::Dialect;
@@ -53,10 +53,9 @@ impl RunFiles for PostgresStore {
 
     async fn list_run_assets(&self, workspace: Uuid, run: Uuid) -> Result<Vec<File>> {
         let live = format!(
-            "SELECT r.id FROM runs r WHERE {} AND r.id = $2 AND (r.conversation_id IS NULL OR ( \
-                 SELECT c.deleted_at IS NULL FROM chat_conversations c \
-                 WHERE c.workspace_id = r.workspace_id AND c.id = r.conversation_id))",
-            inside(self.database.dialect, "r.workspace_id")
+            "SELECT r.id FROM runs r WHERE {} AND r.id = $2 AND (r.conversation_id IS NULL OR {})",
+            inside(self.database.dialect, "r.workspace_id"),
+            conversations::asked("r", "c.deleted_at IS NULL")
         );
         let live = Query { text: &live, params: vec![&workspace, &run] };
         let text = frozen(self.database.dialect);

@@ -118,12 +118,10 @@ pub(super) fn visible(dialect: Dialect, scope: &Scope, run: Uuid) -> Sql {
     let visible = sql.visible(scope, false);
     let execution = files::own_execution(&mut sql, dialect, scope, "r.user_id");
     let id = sql.bind(Value::Uuid(run));
-    // Not a join: a plan made while the tables are empty would walk over all of the workspace's conversations.
+    let conversation = conversations::asked("r", &format!("c.deleted_at IS NULL AND {visible}"));
     sql.text = format!(
         "SELECT {COLUMNS}, r.log_expired FROM runs r WHERE {own} AND r.id = {id} \
-         AND CASE WHEN r.conversation_id IS NULL THEN {execution} \
-             ELSE (SELECT c.deleted_at IS NULL AND {visible} FROM chat_conversations c \
-                   WHERE c.workspace_id = r.workspace_id AND c.id = r.conversation_id) END"
+         AND CASE WHEN r.conversation_id IS NULL THEN {execution} ELSE {conversation} END"
     );
     sql
 }

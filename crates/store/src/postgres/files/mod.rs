@@ -19,9 +19,9 @@ pub(super) use self::bag::{lock_bag, own_execution};
 use self::keep::keep;
 pub(super) use self::keep::keep_in;
 use self::reserve::{claim_promised, read_reserved, reservation, reserve};
-use super::PostgresStore;
 use super::conversations::bad_column;
 use super::transaction::{Query, Settings, Transaction, inside, params, transaction};
+use super::{PostgresStore, conversations};
 use crate::error::{Result, StoreError};
 use crate::files::{NewFile, Reserved, Stored};
 use crate::list::{Dialect, Sql, Value};
@@ -174,14 +174,13 @@ pub(super) fn size(bytes: u64) -> Result<i64> {
 fn visible(dialect: Dialect, scope: &Scope, id: Uuid) -> Sql {
     let mut sql = Sql::new(dialect);
     let inside = sql.inside(scope, "f.workspace_id");
-    let conversation = sql.visible(scope, false);
+    let visible = sql.visible(scope, false);
+    let conversation = conversations::asked("f", &format!("c.deleted_at IS NULL AND {visible}"));
     let execution = own_execution(&mut sql, dialect, scope, "f.user_id");
     let id = sql.bind(Value::Uuid(id));
     sql.text = format!(
         "SELECT {COLUMNS} FROM files f WHERE {inside} AND f.id = {id} AND {VISIBLE} AND CASE \
-             WHEN f.conversation_id IS NOT NULL THEN ( \
-                 SELECT c.deleted_at IS NULL AND {conversation} FROM chat_conversations c \
-                 WHERE c.workspace_id = f.workspace_id AND c.id = f.conversation_id) \
+             WHEN f.conversation_id IS NOT NULL THEN {conversation} \
              WHEN f.execution_id IS NOT NULL THEN {execution} ELSE TRUE END"
     );
     sql
