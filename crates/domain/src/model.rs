@@ -1,6 +1,8 @@
 //! What goes to a language model and what comes back, in no vendor's dialect. The dialects are in `upstream::llm`;
 //! what a thread becomes is `prompt`, how much of it fits is `budget`.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value};
 
@@ -123,7 +125,7 @@ pub struct Ask {
     pub model: String,
     pub prompt: Prompt,
     /// Empty: it must answer without.
-    pub tools: Vec<ToolSpec>,
+    pub tools: Arc<[ToolSpec]>,
     pub max_tokens: Option<u64>,
     pub manner: Manner,
     /// A client's own request in the provider's dialect: sent as it is but for the model's name and the streaming,

@@ -144,7 +144,7 @@ impl Agent<'_> {
         told: Told,
     ) -> Result<Gathered, Failure> {
         let prompt = Prompt { system: self.system.clone(), messages };
-        let ask = Ask { model: self.model.model.clone(), prompt, tools, ..Ask::default() };
+        let ask = Ask { model: self.model.model.clone(), prompt, tools: tools.into(), ..Ask::default() };
         let mut stream = self.gateway()?.stream(ask);
         let aloud = matches!(told, Told::AsItComes) && self.takes_deltas();
         let mut said = Gathered::default();

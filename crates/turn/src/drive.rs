@@ -93,7 +93,7 @@ impl Turns {
             };
             turns.inner.live.stop_driving(run.id);
             if let Some(waiting) = waiting.filter(|_| queue) {
-                turns.start_waiting(waiting).await;
+                Box::pin(turns.start_waiting(waiting)).await;
             }
         }));
     }
@@ -134,11 +134,11 @@ impl Turns {
         let dispatch = match beginning {
             Beginning::New(Some(dispatch)) => dispatch,
             Beginning::New(None) | Beginning::Left => {
-                Box::new(retry(live, || inner.store.get_dispatch(&held, before)).await?)
+                Box::new(Box::pin(retry(live, || inner.store.get_dispatch(&held, before))).await?)
             }
         };
         point!("dispatch.after");
-        let agent = retry(live, || self.agent_of(&held, &dispatch)).await?;
+        let agent = Box::pin(retry(live, || self.agent_of(&held, &dispatch))).await?;
         let stop = Stop {
             live: Arc::clone(live),
             deadline: self.time_left(run),
@@ -149,7 +149,7 @@ impl Turns {
         };
         match runner(&dispatch, agent.as_ref()) {
             Runner::Model => {
-                let job = Job { dispatch: &dispatch, agent, goes_on };
+                let job = Job { dispatch, agent, goes_on };
                 Box::pin(self.run_with_model(log, job, stop)).await
             }
             Runner::Sandbox => {

@@ -17,7 +17,7 @@ use domain::budget::{Fitted, fit};
 use domain::entry::{Dispatch as Sent, Trace};
 use domain::event::{RunEvent, Text};
 use domain::file::Bag;
-use domain::model::{Ask, Finish, Gathered, Manner, ModelEvent, ModelFault, ToolSpec};
+use domain::model::{Ask, Finish, Gathered, Manner, ModelEvent, ModelFault, Prompt, ToolSpec};
 use domain::run::Usage;
 use domain::tool::{Next, next};
 use futures_util::StreamExt as _;
@@ -35,8 +35,8 @@ use crate::tools::{Place, Tool};
 use summary::SUMMARY_CHARS;
 
 /// What is to be run.
-pub(crate) struct Job<'d> {
-    pub(crate) dispatch: &'d Dispatch,
+pub(crate) struct Job {
+    pub(crate) dispatch: Box<Dispatch>,
     pub(crate) agent: Option<Agent>,
     /// Another node began it, and left it waiting for a person.
     pub(crate) goes_on: bool,
@@ -74,7 +74,7 @@ struct ModelRun<'r> {
     name: String,
     model: Found,
     tools: Vec<Arc<dyn Tool>>,
-    specs: Vec<ToolSpec>,
+    specs: Arc<[ToolSpec]>,
     agent: AgentSettings,
     material: material::Thread,
     read: files::Read,
@@ -94,7 +94,7 @@ impl Turns {
     pub(crate) async fn run_with_model(
         &self,
         log: &mut RunLog,
-        job: Job<'_>,
+        job: Job,
         stop: Stop,
     ) -> Result<Option<Ending>, TurnError> {
         let mut stop = std::pin::pin!(stop.wait());
@@ -126,11 +126,11 @@ impl Turns {
     async fn prepare<'r>(
         &'r self,
         log: &'r mut RunLog,
-        Job { dispatch, agent, .. }: Job<'_>,
+        Job { dispatch, agent, .. }: Job,
         mut stop: Stopping<'r>,
     ) -> Result<ModelRun<'r>, Halt> {
         let inner = &self.inner;
-        let chosen = self.chosen_model(log, dispatch, agent.as_ref()).await?;
+        let chosen = self.chosen_model(log, &dispatch, agent.as_ref()).await?;
         let name = match chosen {
             Some(chosen) => chosen,
             None => until(&mut stop, inner.models.default_model()).await?,
@@ -141,9 +141,10 @@ impl Turns {
         for text in offered.missing {
             log.trace(self.now(), &Trace::Note { text })?;
         }
-        let (tools, specs) = offered.tools.into_iter().map(|tool| (Arc::clone(&tool), tool.spec())).unzip();
+        let specs = offered.tools.iter().map(|tool| tool.spec()).collect();
+        let tools = offered.tools;
         let system = agent::system(agent.as_ref(), dispatch.turn.brought.instructions.as_deref());
-        let material = material::Thread::read(self, log, dispatch, system, model.takes).await?;
+        let material = material::Thread::read(self, log, &dispatch, system, model.takes).await?;
         let place = Place {
             workspace: log.held.workspace,
             conversation: dispatch.run.conversation,
@@ -187,8 +188,8 @@ impl ModelRun<'_> {
         let rounds = self.agent.max_rounds.map_or(rounds, |own| own.min(rounds));
         let first = if goes_on { self.go_on().await? + 1 } else { 1 };
         for round in first.. {
-            let offered = if round <= rounds { self.specs.clone() } else { Vec::new() };
-            let answer = self.ask(round, offered.clone()).await?;
+            let offered = if round <= rounds { Arc::clone(&self.specs) } else { Arc::default() };
+            let answer = self.ask(round, Arc::clone(&offered)).await?;
             match next(answer, &offered, round) {
                 Next::Answer(text) => return Ok(Ending::succeeded(text, None)),
                 Next::Round(planned) => self.make_calls(round, planned).await?,
@@ -201,12 +202,8 @@ impl ModelRun<'_> {
     }
 
     /// One call of the model, its words streamed into the log.
-    async fn ask(&mut self, round: u32, tools: Vec<ToolSpec>) -> Result<Gathered, Halt> {
-        let fitted = self.fit().await?;
-        let Fitted { mut prompt, from, .. } = fitted.clone();
-        let files = self.fill(&mut prompt).await?;
-        self.tell(round, &fitted, &files)?;
-        self.material.from = from;
+    async fn ask(&mut self, round: u32, tools: Arc<[ToolSpec]>) -> Result<Gathered, Halt> {
+        let prompt = self.say(round).await?;
         point!("model.asked");
         let (model, manner, max_tokens) = (self.model.name.clone(), self.manner.clone(), self.max_tokens);
         let ask = Ask { model, prompt, tools, max_tokens, manner, verbatim: None };
@@ -247,7 +244,17 @@ impl ModelRun<'_> {
         Ok(gathered)
     }
 
-    /// What is sent, with a summary of the rest where one is wanted.
+    /// What is sent, files and all, and told of in the trace.
+    async fn say(&mut self, round: u32) -> Result<Prompt, Halt> {
+        let mut fitted = self.fit().await?;
+        let mut prompt = std::mem::take(&mut fitted.prompt);
+        let files = self.fill(&mut prompt).await?;
+        self.tell(round, &fitted, &files)?;
+        self.material.from = fitted.from;
+        Ok(prompt)
+    }
+
+    /// What fits, with a summary of the rest where one is wanted.
     async fn fit(&mut self) -> Result<Fitted, Halt> {
         let inner = &self.turns.inner;
         let budget = inner.limits.context_budget_chars as usize;

@@ -11,6 +11,8 @@ use std::sync::OnceLock;
 use std::time::Instant;
 
 use domain::time::{Clock as _, SystemClock};
+use futures_util::FutureExt as _;
+use futures_util::future::{Either, lazy};
 use tokio::sync::mpsc;
 
 pub use export::{Exporter, start};
@@ -102,30 +104,37 @@ pub fn current() -> Option<Context> {
 }
 
 /// Does work at a place of a trace: for a task that goes on with what another began.
-pub async fn within<T>(context: Option<Context>, work: impl Future<Output = T>) -> T {
+///
+/// Neither this nor `span` is an `async fn`: those keep a future that they are given twice over, and a run's is kept
+/// for as long as the run takes.
+pub fn within<T>(context: Option<Context>, work: impl Future<Output = T>) -> impl Future<Output = T> {
     match context {
-        Some(_) => CURRENT.scope(context, work).await,
-        None => work.await,
+        Some(_) => Either::Left(CURRENT.scope(context, work)),
+        None => Either::Right(work),
     }
 }
 
 /// Does work as a span of the current trace, or of a new one. `tell` adds what the outcome says; true is a failure.
 /// Where nothing is recorded it costs nothing, its name neither.
-pub async fn span<T>(
+pub fn span<T>(
     name: impl FnOnce() -> String,
     kind: Kind,
     work: impl Future<Output = T>,
     tell: impl FnOnce(&T, &mut Vec<(&'static str, Value)>) -> bool,
-) -> T {
-    let Some(recorder) = RECORDER.get() else { return work.await };
-    let parent = current();
-    let context = recorder.below(parent);
-    let mut recording = Recording::begin(recorder, context, parent, name(), kind);
-    let outcome = CURRENT.scope(Some(context), work).await;
-    if let Some(span) = &mut recording.0 {
-        span.failed = tell(&outcome, &mut span.attributes);
-    }
-    outcome
+) -> impl Future<Output = T> {
+    let Some(recorder) = RECORDER.get() else { return Either::Right(work) };
+    // Not before the first poll: only then it is known within what this is done.
+    let recorded = lazy(move |_| {
+        let parent = current();
+        let context = recorder.below(parent);
+        let mut recording = Recording::begin(recorder, context, parent, name(), kind);
+        CURRENT.scope(Some(context), work).inspect(move |outcome| {
+            if let Some(span) = &mut recording.0 {
+                span.failed = tell(outcome, &mut span.attributes);
+            }
+        })
+    });
+    Either::Left(recorded.flatten())
 }
 
 impl Recorder {
@@ -216,6 +225,19 @@ mod tests {
         ] {
             assert_eq!(Context::parse(bad), None, "{bad}");
         }
+    }
+
+    #[test]
+    fn what_is_traced_is_kept_once() {
+        let work = || async {
+            let long = [0_u8; 4096];
+            tokio::task::yield_now().await;
+            long.len()
+        };
+        let alone = size_of_val(&work());
+        let spanned = span(String::new, Kind::Internal, work(), |_, _| false);
+        let whole = size_of_val(&within(None, spanned));
+        assert!(alone > 4096 && whole < alone + 512, "{alone} bytes became {whole}");
     }
 
     #[tokio::test]

@@ -47,14 +47,15 @@ async fn a_migration_that_a_serving_node_breaks_off_is_tried_again() {
     let Behind::Postgres(database) = &store.behind else { return };
     let node = session(database.url()).await;
     // The newest one can be run twice.
-    node.batch_execute("DELETE FROM refinery_schema_history WHERE version = 11").await.unwrap();
-    node.batch_execute("BEGIN; SELECT FROM chat_conversations").await.unwrap();
+    let again = format!("DELETE FROM refinery_schema_history WHERE version = {}", newest("postgres"));
+    node.batch_execute(&again).await.unwrap();
+    node.batch_execute("BEGIN; SELECT FROM runs").await.unwrap();
     let migrating = open_postgres(database, true);
     let serving = async {
         // What the migration has by now is what this transaction wants next.
-        let waits = "SELECT FROM pg_locks WHERE relation = 'chat_conversations'::regclass AND NOT granted";
+        let waits = "SELECT FROM pg_locks WHERE relation = 'runs'::regclass AND NOT granted";
         while root_has_none(database, waits).await {}
-        node.batch_execute("SELECT FROM runs; COMMIT").await
+        node.batch_execute("SELECT FROM run_events; COMMIT").await
     };
     let (migrated, served) = futures_util::future::join(migrating, serving).await;
     migrated.ping().await.unwrap();

@@ -1,6 +1,7 @@
 //! A prompt as each vendor is sent it, held still by files. `UPDATE_GENERATED=1` writes them.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use domain::model::{
     Answer, Ask, Call, Choice, Dialect, Manner, Part, PartKind, Prompt, Said, ToolSpec, Verbatim, Words,
@@ -42,11 +43,12 @@ fn everything() -> Ask {
     Ask {
         model: "m-1".into(),
         prompt: Prompt { system: "Be brief.".into(), messages },
-        tools: vec![ToolSpec {
+        tools: [ToolSpec {
             name: "read_file".into(),
             description: "Reads a file.".into(),
             schema: RawValue::from_string(schema.into()).unwrap(),
-        }],
+        }]
+        .into(),
         max_tokens: Some(500),
         ..Ask::default()
     }
@@ -118,7 +120,7 @@ fn requests_are_as_they_were() {
         ("plain", plain()),
         ("files", files(&[PartKind::Text, PartKind::Image, PartKind::Pdf])),
         ("texts", files(&[PartKind::Text, PartKind::Text])),
-        ("last_round", Ask { tools: vec![], ..everything() }),
+        ("last_round", Ask { tools: Arc::default(), ..everything() }),
         ("manner", mannered()),
     ] {
         held(&format!("{name}.openai.json"), &openai::request(&ask));
