@@ -199,7 +199,8 @@ impl From<StoreError> for Problem {
             error @ (StoreError::NewerSchema { .. }
             | StoreError::Internal(_)
             | StoreError::Lost
-            | StoreError::FilesWaiting) => {
+            | StoreError::FilesWaiting
+            | StoreError::MoreUsed(_)) => {
                 tracing::error!(%error, "the store failed");
                 Self::internal()
             }

@@ -1,6 +1,7 @@
 //! What can go wrong in a store, named for what the caller can do about it.
 
 use domain::conversation::PatchFault;
+use domain::run::Usage;
 use domain::table::TableFault;
 
 #[derive(Debug, thiserror::Error)]
@@ -23,6 +24,9 @@ pub enum StoreError {
     /// The run's sandbox sent files back that are not in its log yet: they go there before it ends.
     #[error("the run has files that are not in its log")]
     FilesWaiting,
+    /// The run has used more than its end says, through another node. Nothing was written.
+    #[error("the run has used more than its end says")]
+    MoreUsed(Usage),
     /// An attachment that is not a visible file of the conversation, by its place in the list.
     #[error("attachment {0} is not a file of this conversation")]
     NoAttachment(usize),

@@ -134,10 +134,32 @@ pub struct Settlement {
     pub response: Option<String>,
     /// Whether what the run's sandbox sent back is in its log; `FilesWaiting` when it is not.
     pub files_logged: bool,
+    /// What its end says was used and counted on the way; `MoreUsed` when it is more. None where it says nothing of it.
+    pub counted: Option<Usage>,
+    /// What is yet to be counted.
     pub usage: Usage,
     /// What came with the end, and the terminal events.
     pub batch: Batch,
     pub now: Timestamp,
+}
+
+impl Settlement {
+    /// What may be counted already for the run to end so.
+    pub(crate) fn most_counted(&self) -> Usage {
+        self.counted.unwrap_or(Usage { input_tokens: i64::MAX, output_tokens: i64::MAX })
+    }
+
+    /// Why a run that is still its writer's did not end so; none if there is no reason.
+    pub(crate) fn hindrance(&self, files: bool, counted: Usage) -> Option<StoreError> {
+        let most = self.most_counted();
+        if files && !self.files_logged {
+            Some(StoreError::FilesWaiting)
+        } else if counted.input_tokens > most.input_tokens || counted.output_tokens > most.output_tokens {
+            Some(StoreError::MoreUsed(counted))
+        } else {
+            None
+        }
+    }
 }
 
 /// What a settlement left.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use domain::agent::{Agent, Runner};
 use domain::conversation::Mode;
-use domain::run::{OnDisconnect, Run, Usage};
+use domain::run::{OnDisconnect, Run};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt as _, StreamExt as _};
 use store::StoreError;
@@ -25,7 +25,7 @@ use crate::live::LiveRun;
 use crate::log::{RunLog, retry};
 use crate::model_run::Job;
 use crate::news::HEARING;
-use crate::settle::{Ending, own_scope};
+use crate::settle::Ending;
 
 /// How long a run that is to be cancelled without readers waits for its first one.
 const FIRST_READER: Duration = Duration::from_secs(5);
@@ -116,7 +116,7 @@ impl Turns {
         };
         // A run that waits for a person is left for the next node.
         let Some(ending) = ending else { return Ok(false) };
-        Box::pin(self.settle(log, run, &ending, live)).await
+        Box::pin(self.settle(log, run, ending, live)).await
     }
 
     /// What the run comes to; none when it is left for another node.
@@ -154,25 +154,8 @@ impl Turns {
             }
             Runner::Sandbox => {
                 let ending = Box::pin(self.run_in_sandbox(log, dispatch, stop)).await?;
-                Ok(Some(ending.with_counted(self.used_in_sandbox(&held, live).await)))
+                Ok(Some(ending.with_counted(live.used())))
             }
-        }
-    }
-}
-
-impl Turns {
-    /// What the run's sandbox has used, through whichever node.
-    async fn used_in_sandbox(&self, held: &Held, live: &LiveRun) -> Usage {
-        let here = live.used();
-        if !self.inner.store.is_shared() {
-            return here;
-        }
-        // What cannot be read now is counted all the same.
-        let stored = self.inner.store.get_run(&own_scope(held), held.lease.run).await;
-        let stored = stored.map(|run| run.usage).unwrap_or_default();
-        Usage {
-            input_tokens: stored.input_tokens.max(here.input_tokens),
-            output_tokens: stored.output_tokens.max(here.output_tokens),
         }
     }
 

@@ -26,6 +26,10 @@ use crate::log::{RunLog, retry};
 /// How soon a left run is tried again.
 const AGAIN: Duration = Duration::from_secs(1);
 
+/// How often an end is written anew because the sandbox has used more meanwhile: one that goes on asking models does not
+/// hold up the end of its run.
+const LOOKS: u32 = 3;
+
 /// How a run ends.
 #[derive(Debug, Clone)]
 pub(crate) struct Ending {
@@ -38,6 +42,8 @@ pub(crate) struct Ending {
     usage: Usage,
     /// What was stored of it before the end.
     counted: Usage,
+    /// More may have been, by another node.
+    counted_elsewhere: bool,
     /// The terminal line as the sandbox sent it.
     line: Option<Raw>,
     /// The message's own, as a JSON object.
@@ -52,6 +58,7 @@ impl Ending {
             ts,
             usage: Usage::default(),
             counted: Usage::default(),
+            counted_elsewhere: false,
             line: None,
             metadata: None,
         }
@@ -88,14 +95,12 @@ impl Ending {
         Self { usage, counted, ..self }
     }
 
-    /// What a sandbox used was stored on the way.
+    /// What a sandbox used was stored on the way, by whichever node it asked.
     pub(crate) fn with_counted(self, counted: Usage) -> Self {
-        if counted == Usage::default() {
-            return self;
-        }
         let Usage { input_tokens, output_tokens } = counted;
-        let usage = json!({ "input_tokens": input_tokens, "output_tokens": output_tokens });
-        Self { counted, ..self }.with_metadata(json!({ "usage": usage }).to_string())
+        let usage = json!({ "usage": { "input_tokens": input_tokens, "output_tokens": output_tokens } });
+        let metadata = (counted != Usage::default()).then(|| usage.to_string());
+        Self { counted, counted_elsewhere: true, metadata, ..self }
     }
 
     pub(crate) fn with_metadata(self, metadata: String) -> Self {
@@ -117,22 +122,34 @@ impl Turns {
     /// the conversation.
     pub(crate) async fn settle(
         &self,
-        log: RunLog,
+        mut log: RunLog,
         run: &Run,
-        ending: &Ending,
+        mut ending: Ending,
         live: &Arc<LiveRun>,
     ) -> Result<bool, TurnError> {
-        let held = log.held;
-        match self.write_end(log, run, ending, live).await {
-            // Files came after the last look. All that came before is stored by now, so the log goes on from there.
-            Err(TurnError::Store(StoreError::FilesWaiting)) => {
-                let mut log = self.stored_log(held, live).await?.1;
-                log.log_results().await?;
-                // All of them came at once. Where none is shown, they were deleted since.
-                log.files_logged = true;
-                self.write_end(log, run, ending, live).await
+        let (held, mut looks) = (log.held, 0);
+        loop {
+            let files_logged = log.files_logged;
+            let late = match self.write_end(log, run, &ending, live).await {
+                Err(TurnError::Store(late @ (StoreError::FilesWaiting | StoreError::MoreUsed(_)))) => late,
+                written => return written,
+            };
+            // All that came before is stored by now, so the log goes on from there.
+            log = self.stored_log(held, live).await?.1;
+            log.files_logged |= files_logged;
+            match late {
+                StoreError::MoreUsed(counted) => {
+                    looks += 1;
+                    ending = ending.with_counted(counted);
+                    ending.counted_elsewhere = looks < LOOKS;
+                }
+                // Files came after the last look.
+                _ => {
+                    log.log_results().await?;
+                    // All of them came at once. Where none is shown, they were deleted since.
+                    log.files_logged = true;
+                }
             }
-            written => written,
         }
     }
 
@@ -153,12 +170,15 @@ impl Turns {
         log.event_unfolded(ts, &ending.event(message), ending.line.clone())?;
         log.event_unfolded(now.as_millisecond(), &RunEvent::Done(Done { status: ending.status }), None)?;
         let (batch, events) = log.last_batch();
+        // The end of an execution says nothing of what it used.
+        let counted = assistant.as_ref().filter(|_| ending.counted_elsewhere).map(|_| ending.counted);
         let settlement = Settlement {
             status: ending.status,
             error: ending.outcome.as_ref().err().cloned(),
             response: ending.outcome.as_ref().ok().filter(|_| run.execution.is_some()).cloned(),
             assistant,
             files_logged: log.files_logged,
+            counted,
             usage: ending.usage,
             batch,
             now,
@@ -177,9 +197,9 @@ impl Turns {
         let queue = match settled.await {
             // A commit whose answer was lost looks like this when it is tried again.
             Err(TurnError::Store(StoreError::Lost)) if self.is_ours(&log.held, &settlement).await => true,
-            Err(waiting @ TurnError::Store(StoreError::FilesWaiting)) => {
+            Err(late @ TurnError::Store(StoreError::FilesWaiting | StoreError::MoreUsed(_))) => {
                 log.flush_before(end, (settlement.batch, events)).await?;
-                return Err(waiting);
+                return Err(late);
             }
             settled => settled?.queue,
         };
@@ -223,7 +243,7 @@ impl Turns {
     pub(crate) async fn settle_interrupted(&self, held: &Held, reason: &str) -> Result<(), TurnError> {
         let live = self.inner.live.run(held.lease.run);
         let (run, log) = self.stored_log(*held, &live).await?;
-        let settled = self.settle(log, &run, &Ending::interrupted(reason), &live).await;
+        let settled = self.settle(log, &run, Ending::interrupted(reason), &live).await;
         self.inner.live.stop_driving(held.lease.run);
         settled.map(|_| ())
     }
@@ -236,7 +256,7 @@ impl Turns {
     ) -> Result<(Run, RunLog), TurnError> {
         let (mut fold, mut last, mut files_logged) = (Fold::default(), (0, 0), false);
         loop {
-            let page = self.inner.store.read_held(&held, last.0, 1 << 20).await?;
+            let page = retry(live, || self.inner.store.read_held(&held, last.0, 1 << 20)).await?;
             if page.entries.is_empty() {
                 let mut log = RunLog::going_on(self.clone(), held, Arc::clone(live), fold, last);
                 log.files_logged = files_logged;

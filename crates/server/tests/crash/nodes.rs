@@ -16,7 +16,7 @@ use crate::ledger::fold;
 struct Nodes {
     house: House,
     a: ServerProcess,
-    _b: ServerProcess,
+    b: ServerProcess,
     on_a: Caller,
     on_b: Caller,
 }
@@ -25,7 +25,7 @@ async fn nodes(script: Vec<Action>) -> Option<Nodes> {
     let house = House::postgres(script).await?;
     let (a, b) = (house.serve().await, house.serve().await);
     let (on_a, on_b) = (house.first_caller(&a).await, house.caller(&b));
-    Some(Nodes { house, a, _b: b, on_a, on_b })
+    Some(Nodes { house, a, b, on_a, on_b })
 }
 
 fn status(log: &[Event]) -> String {
@@ -118,6 +118,46 @@ async fn a_reader_follows_and_resumes_on_the_other_node() {
     let late = here.iter().zip(&there).map(|((_, here), (_, there))| there.saturating_duration_since(*here));
     let late = late.max().expect("events");
     assert!(late < Duration::from_secs(1), "{late:?} later on the other node");
+}
+
+/// Its node learns of it when it is to end: the answer is written anew, and once.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_sandbox_uses_through_the_other_node_is_in_its_answer() {
+    let gate = Release::default();
+    let result = Action::Line(json!({ "type": "result", "message": "Here." }));
+    let (before, after) = (delta("Let me ask. "), delta("I know. "));
+    let script = vec![accepted(), before, Action::WaitFor(gate.clone()), after, result, Action::EndChunks];
+    let Some(nodes) = nodes(script).await else { return };
+    let (accepted, mut stream) = nodes.on_a.start(&new_id(), &turn(None, "hello")).await.expect("a turn");
+    stream.until(2).await;
+    let envelope = nodes.house.sandbox.request(0).await.expect("a request").body;
+    let of = |name: &str| envelope[name].as_str().expect(name).to_owned();
+    let as_agent = Caller::new(&of("agent_url"), &of("config_token"));
+    let token = as_agent.get("/config").await.body["model"]["api_key"].as_str().expect("a key").to_owned();
+    let asked = json!({ "model": "demo/assistant", "messages": [{ "role": "user", "content": "Hi" }] });
+    let through_b = Caller::new(nodes.b.url(), &token);
+    let answer = through_b.post("/v1/chat/completions", &asked).await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    // Counted once it has been answered.
+    let used = loop {
+        let used = nodes.on_b.run(&accepted.run).await["usage"].clone();
+        if used["total_tokens"].as_i64() > Some(0) {
+            break used;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
+    gate.open();
+    let live = stream.rest().await.expect("a stream");
+    let log = nodes.on_b.events(&accepted.run, 2).await;
+    assert_eq!(live, log);
+    assert_eq!(status(&log), "succeeded");
+    let (messages, _) = nodes.on_b.thread(&accepted.conversation).await;
+    let told = &messages[1]["metadata"]["usage"];
+    assert_eq!(
+        (&told["input_tokens"], &told["output_tokens"]),
+        (&used["input_tokens"], &used["output_tokens"])
+    );
+    assert_eq!(messages.len(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,7 +1,7 @@
 //! Whether PostgreSQL is there. One that fell silent looks like one that has much to do: whoever waits for long asks
 //! over a new connection, and gives up when that gets no answer either. So long work is not cut, and none waits for ever.
 
-use std::pin::pin;
+use std::pin::Pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -46,17 +46,20 @@ impl Presence {
 
     /// What a step of a verb comes to, unless PostgreSQL is gone. Whoever gets an error here throws the connection
     /// away.
-    pub(super) async fn wait_for<T>(&self, step: impl Future<Output = T>) -> Result<T> {
-        let (mut step, begun) = (pin!(step), Instant::now());
+    ///
+    /// A step comes pinned, and what is seldom done is boxed: this is within every statement, and an `async fn` keeps
+    /// what it is given twice over.
+    pub(super) async fn wait_for<T>(&self, mut step: Pin<&mut impl Future<Output = T>>) -> Result<T> {
+        let begun = Instant::now();
         let mut patience = if self.signs().gone.is_some() { GONE.0 } else { QUIET };
         while begun.elapsed() < LONGEST {
-            if let Ok(done) = timeout(patience, &mut step).await {
+            if let Ok(done) = timeout(patience, step.as_mut()).await {
                 return Ok(done);
             }
             tokio::select! {
                 biased;
-                done = &mut step => return Ok(done),
-                there = self.is_there() => if !there { break },
+                done = step.as_mut() => return Ok(done),
+                there = Box::pin(self.is_there()) => if !there { break },
             }
             patience = AGAIN;
         }
@@ -66,7 +69,7 @@ impl Presence {
     /// As `wait_for`, of something that only PostgreSQL can have answered.
     pub(super) async fn answer<T, E>(
         &self,
-        step: impl Future<Output = std::result::Result<T, E>>,
+        step: Pin<&mut impl Future<Output = std::result::Result<T, E>>>,
     ) -> Result<std::result::Result<T, E>> {
         let done = self.wait_for(step).await?;
         if done.is_ok() {

@@ -3,6 +3,7 @@
 //! Row level security reads who is asking from settings that end with the transaction, so a connection
 //! goes back to the pool only after its transaction has ended.
 
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -139,7 +140,7 @@ pub(super) struct Database {
 
 impl Database {
     pub(super) async fn client(&self) -> Result<Object> {
-        let client = self.presence.wait_for(self.pool.get()).await?.map_err(pool_error)?;
+        let client = self.presence.wait_for(pin!(self.pool.get())).await?.map_err(pool_error)?;
         let uses = Object::metrics(&client).recycle_count;
         if REPLANNED.contains(&uses) || client.statement_cache.size() > STATEMENTS {
             client.statement_cache.clear();
@@ -196,7 +197,8 @@ impl Database {
             ended?;
             Ok::<_, tokio_postgres::Error>(answers)
         };
-        match self.presence.answer(work).await {
+        let answered = self.presence.answer(pin!(work)).await;
+        match answered {
             Ok(answers) => Ok(answers?),
             Err(silent) => Err(discard(client, silent)),
         }
@@ -256,7 +258,8 @@ impl Database {
             set?;
             Ok::<_, tokio_postgres::Error>(done.and_then(|rows| ended.map(|()| rows)))
         };
-        match self.presence.answer(work).await {
+        let answered = self.presence.answer(pin!(work)).await;
+        match answered {
             Ok(done) => Ok(done?),
             Err(silent) => Err(discard(client, silent)),
         }
@@ -279,7 +282,7 @@ impl Database {
             let (begun, set) = join(client.batch_execute(begin), client.execute(&set, &who)).await;
             begun.and(set)
         };
-        transaction.answer(work).await??;
+        transaction.answer(pin!(work)).await??;
         Ok(transaction)
     }
 }
@@ -329,7 +332,7 @@ impl Transaction {
 
     async fn answer<T>(
         &self,
-        step: impl Future<Output = Result<T, tokio_postgres::Error>>,
+        step: Pin<&mut impl Future<Output = Result<T, tokio_postgres::Error>>>,
     ) -> Result<Result<T, tokio_postgres::Error>> {
         self.presence.answer(step).await.inspect_err(|_| self.silent.store(true, Ordering::Relaxed))
     }
@@ -340,13 +343,13 @@ impl Transaction {
             let statement = client.prepare_cached(text).await?;
             client.query(&statement, params).await
         };
-        self.answer(work).await?.map_err(|error| self.failed(error))
+        self.answer(pin!(work)).await?.map_err(|error| self.failed(error))
     }
 
     /// Makes the statement's next use go out at once, before what is asked for after it.
     pub(super) async fn prepare(&self, text: &str) -> Result<()> {
         let client = self.client()?;
-        let prepared = self.answer(client.prepare_cached(text)).await?;
+        let prepared = self.answer(pin!(client.prepare_cached(text))).await?;
         prepared.map(|_| ()).map_err(|error| self.failed(error))
     }
 
@@ -368,7 +371,7 @@ impl Transaction {
             let statement = client.prepare_cached(text).await?;
             client.execute(&statement, params).await
         };
-        self.answer(work).await
+        self.answer(pin!(work)).await
     }
 
     /// Like `execute`, where a row that is already there is `Taken`.
@@ -409,7 +412,7 @@ impl Transaction {
         let ended = match self.client() {
             Ok(client) => {
                 let end = if result.is_ok() { "COMMIT" } else { "ROLLBACK" };
-                match self.answer(client.batch_execute(end)).await {
+                match self.answer(pin!(client.batch_execute(end))).await {
                     Ok(ended) => ended,
                     Err(silent) => return Some(result.and(Err(silent))),
                 }

@@ -236,6 +236,9 @@ pub fn kind(error: &StoreError) -> String {
         StoreError::Lost => "lost".into(),
         StoreError::BagFull { .. } => "bag full".into(),
         StoreError::FilesWaiting => "files waiting".into(),
+        StoreError::MoreUsed(usage) => {
+            format!("more used: {} and {}", usage.input_tokens, usage.output_tokens)
+        }
         StoreError::NoAttachment(index) => format!("no attachment {index}"),
         StoreError::Invalid { input, .. } => format!("invalid {input}"),
         StoreError::BadTable(fault) => format!("bad table {}", fault.pointer),

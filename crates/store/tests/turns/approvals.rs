@@ -2,16 +2,20 @@
 
 use domain::approval::{Approval, Decision};
 use domain::event::ToolCall;
-use domain::run::Usage;
+use domain::run::{RunStatus, Usage};
 use serde_json::value::RawValue;
 use store::StoreError;
-use store::turns::Held;
+use store::turns::{Held, Settlement};
 use uuid::Uuid;
 
 use crate::play::{events, turn};
-use crate::setup::TestStore;
+use crate::setup::{TestStore, fails};
 
-on_both!(a_call_is_decided_once_and_started_once, usage_is_counted_with_the_fence);
+on_both!(
+    a_call_is_decided_once_and_started_once,
+    an_end_that_says_less_than_was_used_is_not_written,
+    usage_is_counted_with_the_fence,
+);
 
 pub fn approval(store: &TestStore) -> Approval {
     let args = RawValue::from_string("{\"x\":1}".into()).unwrap();
@@ -50,6 +54,23 @@ async fn a_call_is_decided_once_and_started_once(store: TestStore) {
     let decision = kept.decision.unwrap();
     assert_eq!((kept.call.args.get(), decision.approve, decision.by.as_str()), ("{\"x\":1}", true, "ann"));
     assert!(store.list_approvals(elsewhere.workspace, run.id).await.unwrap().is_empty());
+}
+
+async fn an_end_that_says_less_than_was_used_is_not_written(store: TestStore) {
+    let scope = store.workspace("ann").await;
+    let (run, held) = store.started(&scope, turn(None, "hi")).await;
+    let used = |input_tokens, output_tokens| Usage { input_tokens, output_tokens };
+    store.count_usage(&held, used(7, 3), store.now()).await.unwrap();
+    for less in [used(0, 0), used(6, 3), used(7, 2)] {
+        let settlement = Settlement { counted: Some(less), ..store.settlement("Hello.", events(2, 3)) };
+        assert_eq!(fails(store.settle_turn(&held, &settlement).await), "more used: 7 and 3");
+        let stale = fails(store.settle_turn(&stale(&held), &settlement).await);
+        assert_eq!(stale, "lost", "another's run is not looked at");
+    }
+    assert_eq!(store.get_run(&scope, run.id).await.unwrap().status, RunStatus::Running);
+    let settlement = Settlement { counted: Some(used(7, 3)), ..store.settlement("Hello.", events(2, 3)) };
+    let settled = store.settle_turn(&held, &settlement).await.unwrap();
+    assert_eq!((settled.run.status, settled.run.usage), (RunStatus::Succeeded, used(10, 7)));
 }
 
 async fn usage_is_counted_with_the_fence(store: TestStore) {

@@ -114,6 +114,7 @@ impl TestStore {
             assistant: Some(NewMessage::text(self.new_id(), MessageRole::Assistant, answer, self.now())),
             response: None,
             files_logged: true,
+            counted: None,
             usage: Usage { input_tokens: 3, output_tokens: 4 },
             batch,
             now: self.now(),

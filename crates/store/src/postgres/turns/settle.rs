@@ -1,7 +1,7 @@
 //! The third of the three writes: a run ends, with its answer, if it is still whose it was.
 
 use domain::message::plain_text;
-use domain::run::{Run, RunStatus};
+use domain::run::{Run, RunStatus, Usage};
 use futures_util::future::{join, join3};
 
 use crate::error::{Result, StoreError};
@@ -54,6 +54,7 @@ async fn end(tx: &Transaction, held: &Held, settlement: &Settlement) -> Result<(
              WHERE {} AND r.id = $2 AND r.fence = $3 AND r.{RUNNING} \
                AND r.last_entry = $13::bigint - 1 AND r.last_event = $14::bigint - 1 \
                AND ($17::boolean OR r.upload_used_at IS NULL) \
+               AND r.input_tokens <= $18 AND r.output_tokens <= $19 \
              RETURNING {columns}, r.branch), \
          logged AS (INSERT INTO run_events (workspace_id, run_id, first_entry, last_entry, last_seq, entries) \
              SELECT r.workspace_id, r.id, $13, $11, $12, $15 FROM ended r WHERE $15::text <> '') \
@@ -62,7 +63,7 @@ async fn end(tx: &Transaction, held: &Held, settlement: &Settlement) -> Result<(
         tx.inside("r.workspace_id"),
         columns = runs::COLUMNS
     );
-    let (error, batch) = (settlement.error.as_ref(), &settlement.batch);
+    let (error, batch, most) = (settlement.error.as_ref(), &settlement.batch, settlement.most_counted());
     let row = tx
         .row(
             &text,
@@ -84,24 +85,25 @@ async fn end(tx: &Transaction, held: &Held, settlement: &Settlement) -> Result<(
                 &&*batch.entries,
                 &settlement.response.as_ref().map(|text| text.replace('\0', "\u{fffd}")),
                 &settlement.files_logged,
+                &most.input_tokens,
+                &most.output_tokens,
             ],
         )
         .await?;
     match row {
         Some(row) => Ok((runs::read(&row)?, row.try_get(runs::MORE)?, row.try_get(runs::MORE + 1)?)),
-        None if settlement.files_logged => Err(StoreError::Lost),
-        None => Err(why_not_ended(tx, held).await?),
+        None => Err(why_not_ended(tx, held, settlement).await?),
     }
 }
 
-/// A run that was not ended waits for its files, or is another's.
-async fn why_not_ended(tx: &Transaction, held: &Held) -> Result<StoreError> {
+async fn why_not_ended(tx: &Transaction, held: &Held, settlement: &Settlement) -> Result<StoreError> {
     let text = format!(
-        "SELECT upload_used_at IS NOT NULL FROM runs \
+        "SELECT upload_used_at IS NOT NULL, input_tokens, output_tokens FROM runs \
          WHERE {} AND id = $2 AND fence = $3 AND {RUNNING}",
         tx.inside("workspace_id")
     );
     let row = tx.row(&text, &[&held.workspace, &held.lease.run, &held.lease.fence]).await?;
-    let waiting = row.map_or(Ok(false), |row| row.try_get(0))?;
-    Ok(if waiting { StoreError::FilesWaiting } else { StoreError::Lost })
+    let Some(row) = row else { return Ok(StoreError::Lost) };
+    let counted = Usage { input_tokens: row.try_get(1)?, output_tokens: row.try_get(2)? };
+    Ok(settlement.hindrance(row.try_get(0)?, counted).unwrap_or(StoreError::Lost))
 }

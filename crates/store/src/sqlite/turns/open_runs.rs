@@ -33,7 +33,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("threadkeep.db");
         drop(crate::sqlite::SqliteStore::open(&path, crate::sqlite::Use::Command).unwrap());
-        let db = Connection::open(&path).unwrap();
+        let db = crate::sqlite::open::connect_existing(&path).unwrap();
         for of_user in ["user_id = ?2", "?2 IS NOT NULL"] {
             let text = format!("EXPLAIN QUERY PLAN {}", count_text(of_user));
             let plan: String =

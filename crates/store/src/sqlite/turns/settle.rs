@@ -1,7 +1,7 @@
 //! The third of the three writes: a run ends, with its answer, if it is still whose it was.
 
 use domain::message::{NewMessage, plain_text};
-use domain::run::{Lease, Run, RunStatus};
+use domain::run::{Lease, Run, RunStatus, Usage};
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 use uuid::Uuid;
@@ -13,13 +13,14 @@ use crate::turns::{Held, Settled, Settlement, own_scope};
 
 pub(super) fn settle(db: &Connection, held: &Held, settlement: &Settlement) -> Result<Settled> {
     debug_assert!(settlement.status.is_settled() && RunStatus::Running.may_become(settlement.status));
-    let (error, batch) = (settlement.error.as_ref(), &settlement.batch);
+    let (error, batch, most) = (settlement.error.as_ref(), &settlement.batch, settlement.most_counted());
     let text = format!(
         "UPDATE runs SET status = ?4, ended_at = ?5, lease_until = NULL, error_code = ?6, error_message = ?7, \
          assistant_message_id = ?8, input_tokens = input_tokens + ?9, output_tokens = output_tokens + ?10, \
          response = ?11, last_entry = ?13, last_event = ?14 \
          WHERE workspace_id = ?1 AND id = ?2 AND fence = ?3 AND status = 'running' \
-         AND (upload_used_at IS NULL OR ?12) AND (?15, ?16) = (SELECT e.last_entry, e.last_seq FROM run_events e \
+         AND (upload_used_at IS NULL OR ?12) AND input_tokens <= ?17 AND output_tokens <= ?18 \
+         AND (?15, ?16) = (SELECT e.last_entry, e.last_seq FROM run_events e \
              WHERE e.workspace_id = ?1 AND e.run_id = ?2 ORDER BY e.last_entry DESC LIMIT 1) \
          RETURNING {}, user_id, branch",
         runs::WRITTEN
@@ -44,6 +45,8 @@ pub(super) fn settle(db: &Connection, held: &Held, settlement: &Settlement) -> R
                 batch.last_seq,
                 batch.first_entry - 1,
                 batch.first_seq - 1,
+                most.input_tokens,
+                most.output_tokens,
             ],
             |row| Ok((runs::read(row)?, row.get(runs::MORE)?, row.get(runs::MORE + 1)?)),
         )
@@ -66,14 +69,15 @@ fn has_queue(db: &Connection, workspace: Uuid, conversation: Uuid) -> Result<boo
     Ok(db.prepare_cached(text)?.exists(params![workspace, conversation])?)
 }
 
-/// Why a run could not be settled: its files are not in its log yet, or it is another's.
 fn unsettled(db: &Connection, held: &Held, settlement: &Settlement) -> Result<StoreError> {
-    let waiting = "SELECT 1 FROM runs WHERE workspace_id = ?1 AND id = ?2 AND fence = ?3 AND status = 'running' \
-                   AND upload_used_at IS NOT NULL AND NOT ?4";
+    let text = "SELECT upload_used_at IS NOT NULL, input_tokens, output_tokens FROM runs \
+                WHERE workspace_id = ?1 AND id = ?2 AND fence = ?3 AND status = 'running'";
     let Lease { run, fence } = held.lease;
-    let waiting =
-        db.prepare_cached(waiting)?.exists(params![held.workspace, run, fence, settlement.files_logged])?;
-    Ok(if waiting { StoreError::FilesWaiting } else { StoreError::Lost })
+    let found = db.prepare_cached(text)?.query_row(params![held.workspace, run, fence], |row| {
+        Ok((row.get(0)?, Usage { input_tokens: row.get(1)?, output_tokens: row.get(2)? }))
+    });
+    let hindrance = found.optional()?.and_then(|(files, counted)| settlement.hindrance(files, counted));
+    Ok(hindrance.unwrap_or(StoreError::Lost))
 }
 
 /// The assistant's message at the end of the run's branch, and the conversation's counters.
