@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use uuid::Uuid;
 
 use crate::blobs::{BlobError, Blobs};
-use crate::files::Doomed;
+use crate::files::{Doomed, Purgeable};
 use crate::{Store, StoreError};
 
 /// How many rows one question to the store is about.
@@ -142,6 +142,25 @@ pub struct Purged {
     pub files: u64,
 }
 
+/// Removes one deleted conversation for good, rows and bytes, and answers how many files it had; none if it is not there
+/// to be removed.
+pub async fn purge_one(
+    store: &dyn Store,
+    blobs: &Blobs,
+    conversation: &Purgeable,
+) -> Result<Option<u64>, BagError> {
+    let files = match store.system_begin_purge(conversation).await {
+        Err(StoreError::NotFound) => return Ok(None),
+        files => files?,
+    };
+    for file in &files {
+        blobs.remove(&file.storage_key).await?;
+        blobs.remove(&staging_key(file.workspace, file.id)).await?;
+    }
+    store.system_purge(conversation).await?;
+    Ok(Some(files.len() as u64))
+}
+
 /// Removes for good what was soft-deleted before `before`, rows and bytes. Interrupted, it goes on the next time.
 pub async fn purge(
     store: &dyn Store,
@@ -165,19 +184,12 @@ pub async fn purge(
             break;
         }
         for conversation in &conversations {
-            let files = match store.system_begin_purge(conversation).await {
-                // Restored, or purged by another node, in the meantime.
-                Err(StoreError::NotFound) => continue,
-                files => files?,
-            };
-            for file in &files {
-                blobs.remove(&file.storage_key).await?;
-                blobs.remove(&staging_key(file.workspace, file.id)).await?;
+            // None: restored, or purged by another node, in the meantime.
+            if let Some(files) = purge_one(store, blobs, conversation).await? {
+                purged.conversations += 1;
+                purged.files += files;
+                tell(purged);
             }
-            store.system_purge(conversation).await?;
-            purged.conversations += 1;
-            purged.files += files.len() as u64;
-            tell(purged);
         }
     }
     if purged != Purged::default() {

@@ -22,6 +22,8 @@ use crate::news::{HEARING, REMIND};
 
 /// How much of a stored log is read at a time.
 const CHUNK_BYTES: usize = 256 * 1024;
+/// What is told of a run without a log: the turn, why it ended, and that it did.
+const UNSTARTED: i64 = 3;
 /// How often a reader looks at the log when nothing wakes it: a lost wake-up costs this much, never an event.
 const POLL_REMOTE: Duration = Duration::from_millis(500);
 
@@ -42,7 +44,7 @@ pub struct Follower {
     progress: watch::Receiver<Progress>,
     after: i64,
     finished: bool,
-    /// Its reader has seen a part of the run before.
+    /// Its reader has seen a part of the run before, though it may be read from its first event.
     resumes: bool,
     /// When the run's node was last asked to tell of its movements.
     asked: Option<Instant>,
@@ -63,7 +65,8 @@ impl Turns {
         // Subscribed before the log is read, so that nothing falls between.
         let mut follower = self.follow_new(stream, run, after);
         let found = self.inner.store.get_run(&follower.stream.scope, run).await?;
-        if after < 0 || after > found.last_event.max(follower.progress.borrow().last_seq) {
+        let newest = if is_unstarted(&found) { UNSTARTED } else { found.last_event };
+        if after < 0 || after > newest.max(follower.progress.borrow().last_seq) {
             let detail = "the event to resume after is not one of this run";
             return Err(StoreError::Invalid { input: "after", detail }.into());
         }
@@ -180,10 +183,9 @@ impl Follower {
     async fn stored(&mut self) -> Result<Vec<Seen>, TurnError> {
         let store = &self.stream.turns.inner.store;
         let page = store.read_log(&self.stream.scope, self.run, self.after, CHUNK_BYTES).await?;
-        let unstarted = page.run.status.is_settled() && page.run.last_event == 0;
-        if page.expired || unstarted {
+        if page.expired || is_unstarted(&page.run) {
             self.finished = true;
-            if self.resumes {
+            if self.resumes || self.after > 0 {
                 // The numbers that it goes by are the log's, and the log is in the trace.
                 let trace = store.read_trace(&self.stream.scope, self.run, 0, CHUNK_BYTES).await?;
                 let events = self.missed(&trace)?;
@@ -265,7 +267,8 @@ impl Follower {
         events.push(RunEvent::Done(Done { status: run.status }));
         let ts = run.ended_at.unwrap_or(run.created_at).as_millisecond();
         // Who saw the beginning of the log gets its end, under the numbers it had: all of the answer is in it.
-        let (skipped, first) = if self.after == 0 { (0, 1) } else { (events.len() - 2, run.last_event - 1) };
+        let whole = self.after == 0 || is_unstarted(run);
+        let (skipped, first) = if whole { (0, 1) } else { (events.len() - 2, run.last_event - 1) };
         let numbered = events.iter().skip(skipped).zip(first..).map(|(event, seq)| Seen {
             seq,
             ts,
@@ -275,6 +278,11 @@ impl Follower {
         });
         Ok(numbered.filter(|event| event.seq > self.after).collect())
     }
+}
+
+/// A run that ended before it began, in the queue: it has no log.
+fn is_unstarted(run: &Run) -> bool {
+    run.status.is_settled() && run.last_event == 0
 }
 
 impl Drop for Follower {

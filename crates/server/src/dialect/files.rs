@@ -66,13 +66,21 @@ fn decode(data: &str) -> Option<Bytes> {
     Some(bytes.into())
 }
 
-/// Puts the parts into a conversation's bag, all or none, and answers their ids in order.
+/// The files of a message.
+pub struct Put {
+    /// In the order of its parts.
+    pub ids: Vec<Uuid>,
+    /// Of those, the ones that were not there before.
+    pub new: Vec<Uuid>,
+}
+
+/// Puts the parts into a conversation's bag, all or none.
 pub async fn put(
     app: &AppState,
     scope: &Scope,
     conversation: Uuid,
     parts: &[FilePart],
-) -> Result<Vec<Uuid>, Problem> {
+) -> Result<Put, Problem> {
     let bag = Bag::Conversation(conversation);
     let mut upload = Upload::new(app, scope, Target { bag, source: FileSource::User });
     let mut ids = Vec::with_capacity(parts.len());
@@ -96,10 +104,11 @@ pub async fn put(
         }
         ids.extend(upload.stored.last().map(|stored| stored.id));
     }
-    if !upload.stored.is_empty() {
+    let new: Vec<Uuid> = upload.stored.iter().map(|stored| stored.id).collect();
+    if !new.is_empty() {
         upload.keep().await?;
     }
-    Ok(ids)
+    Ok(Put { ids, new })
 }
 
 fn file_name(part: &FilePart) -> String {

@@ -9,6 +9,8 @@ use domain::model::Manner;
 use domain::run::{Brought, Run, StartTurn, TurnMessage, named_id};
 use domain::scope::Scope;
 use serde::Deserialize;
+use store::bag::purge_one;
+use store::files::Purgeable;
 use store::turns::Idempotency;
 use store::{StoreError, Thread};
 use turn::TurnError;
@@ -217,9 +219,15 @@ impl Opening<'_> {
             self.start(Some(id), None, Some(message)).await
         };
         let opened = opened.await;
-        if opened.is_err() {
-            // Nothing is left of a request that was refused.
-            let _ = app.store.delete_conversation(scope, id, None, app.clock.now()).await;
+        if writes_nothing(&opened) {
+            // Its id is free again: the client will send the same one.
+            let gone = app.store.delete_conversation(scope, id, None, app.clock.now()).await;
+            let made = Purgeable { workspace: scope.workspace, conversation: id };
+            if gone.is_ok()
+                && let Err(error) = purge_one(app.store.as_ref(), &app.blobs, &made).await
+            {
+                tracing::warn!(%error, "what a refused request made is left to the purge");
+            }
         }
         opened
     }
@@ -251,16 +259,25 @@ impl Opening<'_> {
         replace: Option<Uuid>,
         message: Option<Incoming>,
     ) -> Result<Opened, Problem> {
-        let mut attachments = None;
+        let (mut attachments, mut new) = (None, Vec::new());
         if let Some(message) = &message {
             self.check(message)?;
             if let (false, Some(conversation)) = (message.files.is_empty(), conversation) {
-                attachments = Some(files::put(self.app, self.scope, conversation, &message.files).await?);
+                let put = files::put(self.app, self.scope, conversation, &message.files).await?;
+                (attachments, new) = (Some(put.ids), put.new);
             }
         }
         let turn = self.turn(conversation, replace, message.as_ref(), attachments);
-        check_names(&turn)?;
-        Ok(self.begin(turn).await?)
+        let opened = match check_names(&turn) {
+            Ok(()) => self.begin(turn).await.map_err(Problem::from),
+            Err(refused) => Err(refused),
+        };
+        if writes_nothing(&opened) {
+            for file in new {
+                let _ = self.app.store.delete_file(self.scope, file, self.app.clock.now()).await;
+            }
+        }
+        opened
     }
 
     fn turn(
@@ -362,6 +379,16 @@ pub async fn put_files(
             files::put(app, scope, conversation, &message.files).await.map(|_| ())
         }
         _ => Ok(()),
+    }
+}
+
+/// Whether a request is refused, or only a repeated one: nothing may be left of it. Of one that failed it is not known
+/// whether its turn has begun.
+fn writes_nothing(opened: &Result<Opened, Problem>) -> bool {
+    match opened {
+        Ok(Opened::Started(_)) => false,
+        Ok(Opened::Found(_) | Opened::Decided(_)) => true,
+        Err(problem) => problem.status.is_client_error(),
     }
 }
 

@@ -99,30 +99,22 @@ pub async fn events(
     Ok(respond(follower, wire, caller, named, &run))
 }
 
-/// The last event that the reader saw, by header or by query; both must agree.
+/// The last event that the reader saw, by header or by query. The header is the newer one: a browser that reconnects
+/// sends it to the address it began with.
 pub(super) fn after(query: Option<&str>, headers: &HeaderMap) -> Result<i64, Problem> {
     let number = |text: &str| text.trim().parse::<i64>().ok().filter(|n| *n >= 0);
-    let mut found = None;
+    let (mut header, mut parameter) = (None, None);
     for value in headers.get_all("last-event-id") {
         let seen = value.to_str().ok().and_then(number);
         let bad =
             || Problem::invalid_header("Last-Event-ID", "Last-Event-ID must be the number of an event.");
-        found = Some(seen.ok_or_else(bad)?);
+        header = Some(seen.ok_or_else(bad)?);
     }
     for (_, value) in pairs(query.unwrap_or(""))?.into_iter().filter(|(name, _)| name == "after") {
-        let bad = || {
-            Problem::invalid_parameter(
-                "after",
-                "after must be the number of an event, and agree with Last-Event-ID.",
-            )
-        };
-        let seen = number(&value).ok_or_else(bad)?;
-        if found.is_some_and(|before| before != seen) {
-            return Err(bad());
-        }
-        found = Some(seen);
+        let bad = || Problem::invalid_parameter("after", "after must be the number of an event.");
+        parameter = Some(number(&value).ok_or_else(bad)?);
     }
-    Ok(found.unwrap_or(0))
+    Ok(header.or(parameter).unwrap_or(0))
 }
 
 /// Asks for a run's end. Idempotent.

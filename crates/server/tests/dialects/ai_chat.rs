@@ -288,7 +288,9 @@ async fn files_come_with_the_message(backend: Backend) -> Option<()> {
     let copied = json!({ "id": "other", "message": { "id": "6", "role": "user", "parts": [part(&link)] } });
     chat(&world, copied).await;
     let before = world.count().await;
+    let with_id = |id: &str, part: Value| json!({ "id": id, "message": { "id": "7", "role": "user", "parts": [part] } });
     for url in [
+        "data:text/plain,",
         "https://example.com/a.txt",
         "data:nonsense",
         "data:;base64,???",
@@ -296,11 +298,27 @@ async fn files_come_with_the_message(backend: Backend) -> Option<()> {
         "file:///etc/passwd",
         "/v1/files/0190a1b2-0000-7000-8000-00000000000c/content",
     ] {
-        let body = json!({ "id": "new", "message": { "id": "7", "role": "user", "parts": [part(url)] } });
+        let body = with_id("new", part(url));
         let refused = ask(post(&world, &body)).await;
         assert_eq!(refused.status, 422, "{url}: {}", refused.text);
     }
     assert_eq!(world.count().await, before, "a refused message leaves nothing");
+    // Nor does it take the name of the chat.
+    let hi = with_id("new", part("data:text/plain,hi"));
+    chat(&world, hi).await;
+    assert_eq!(world.count().await, (before.0 + 1, before.1 + 1));
+    // A turn that is refused keeps none of its files.
+    let busy = Release::default();
+    world.play(wait_after(vec![delta("a")], &busy, "a"));
+    let mut live = Live::open(post(&world, &json!({ "id": "c", "message": user("8", "wait") }))).await;
+    live.until("text-delta").await;
+    let files =
+        async || world.get(&format!("{CONVERSATIONS}/{conversation}/files")).await.body["data"].clone();
+    let kept = files().await;
+    let refused = ask(post(&world, &with("9", json!([part("data:text/plain,more"), text_part])))).await;
+    assert_eq!((refused.status, files().await), (409, kept));
+    busy.open();
+    live.rest().await;
     Some(())
 }
 

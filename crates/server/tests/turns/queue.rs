@@ -196,6 +196,14 @@ async fn a_queued_turn_is_cancelled(backend: Backend) -> Option<()> {
     // Whoever waited for it is told, in the usual words.
     let told = reader.rest().await;
     assert_eq!((told.names(), told.status()), (vec!["turn", "error", "done"], "cancelled"));
+    for after in 0..=3 {
+        let path = format!("/v1/runs/{}/events?after={after}", text(&second["run"]));
+        let rest = ask(world.request(Method::GET, &path)).await;
+        let ids: Vec<_> = rest.text.lines().filter_map(|line| line.strip_prefix("id: ")).collect();
+        assert_eq!((rest.status, ids), (200, ["1", "2", "3"][after..].to_vec()));
+    }
+    let path = format!("/v1/runs/{}/events?after=4", text(&second["run"]));
+    refused(&ask(world.request(Method::GET, &path)).await, 400, "invalid_parameter");
     assert_eq!(told.terminal().data["assistant"], Value::Null);
     gate.open();
     world.settled(text(&third["run"])).await;

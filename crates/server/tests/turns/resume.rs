@@ -137,7 +137,10 @@ async fn places_that_are_none(backend: Backend) -> Option<()> {
         assert_eq!(answer.body["source"]["header"], "Last-Event-ID", "{bad}");
     }
     refused(&ask(get("").header("last-event-id", "4")).await, 400, "invalid_parameter");
-    refused(&ask(get("?after=1").header("last-event-id", "2")).await, 400, "invalid_parameter");
+    refused(&ask(get("?after=1&after=2")).await, 400, "invalid_parameter");
+    refused(&ask(get("?after=x").header("last-event-id", "2")).await, 400, "invalid_parameter");
+    let reconnected = ask(get("?after=1").header("last-event-id", "2")).await;
+    assert_eq!(reconnected.text, ask(get("?after=2")).await.text, "the header is the newer one");
     refused(&ask(get("?surprise=1")).await, 400, "unknown_parameter");
     refused(&ask(get("?after=1&after=1")).await, 400, "invalid_parameter");
     // Both may say the same; the last place has nothing after it.
