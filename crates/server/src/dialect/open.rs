@@ -207,21 +207,22 @@ impl Opening<'_> {
         };
         let new = NewConversation { id: Some(id), source: options.source, patch };
         let (app, scope) = (self.app, self.scope);
-        match app.store.create_conversation(scope, &new, id, &app.write()).await {
+        let mut version = match app.store.create_conversation(scope, &new, id, &app.write()).await {
             Err(StoreError::Taken(_)) => return Err(Problem::not_found()),
-            made => made?,
+            made => made?.version,
         };
         let opened = async {
             if !before.is_empty() {
                 let messages = earlier(app, scope, before);
-                app.store.append_messages(scope, id, &messages, app.clock.now()).await?;
+                version = app.store.append_messages(scope, id, &messages, app.clock.now()).await?.version;
             }
             self.start(Some(id), None, Some(message)).await
         };
         let opened = opened.await;
         if writes_nothing(&opened) {
-            // Its id is free again: the client will send the same one.
-            let gone = app.store.delete_conversation(scope, id, None, app.clock.now()).await;
+            // Its id is free again: the client will send the same one. As it was made, though: another request may have
+            // found it and begun a turn there.
+            let gone = app.store.delete_conversation(scope, id, Some(version), app.clock.now()).await;
             let made = Purgeable { workspace: scope.workspace, conversation: id };
             if gone.is_ok()
                 && let Err(error) = purge_one(app.store.as_ref(), &app.blobs, &made).await
