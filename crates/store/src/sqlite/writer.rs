@@ -1,11 +1,15 @@
-//! The one writer. Jobs that gathered while it was busy share one transaction and one sync, and are answered after
-//! the commit. There is no waiting window: an idle writer takes the first job at once. Jobs run bare; should one
-//! fail after it has written something, the batch is run again with each in a savepoint of its own. A small job that
-//! needs no sync and finds the writer idle is done where it is asked for, which saves two changes of thread.
+//! The writing connection, and who may use it. Each durability class has a queue and a thread of its own: jobs that
+//! gathered while theirs was busy share one transaction, and are answered after its commit. There is no waiting window:
+//! an idle thread takes the first job at once. A commit itself syncs nothing. What must survive power loss is synced
+//! after it, by its own thread, while the others write on. Jobs run bare; should one fail after it has written
+//! something, the batch is run again with each in a savepoint of its own. A small job that needs no sync and finds the
+//! connection free is done where it is asked for, which saves two changes of thread.
 
+use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicI32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -17,10 +21,10 @@ use super::open::PATIENCE;
 use super::search;
 use crate::error::{Result, StoreError};
 
-/// How much a commit must survive. A batch takes the strongest of its jobs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+/// What a write must survive before it is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Durability {
-    /// The death of this process: run events, of which the next full commit syncs the same file.
+    /// The death of this process: run events. The next sync is of the same file.
     Normal,
     /// Power loss: what was accepted, settled or deleted.
     Full,
@@ -28,8 +32,6 @@ pub(super) enum Durability {
 
 /// May be run more than once: what it did before has been rolled back then.
 trait Job: Send {
-    fn durability(&self) -> Durability;
-
     /// Does the work; false asks for it to be undone.
     fn run(&mut self, db: &Connection) -> bool;
 
@@ -38,7 +40,6 @@ trait Job: Send {
 }
 
 struct Call<T, F> {
-    durability: Durability,
     work: F,
     /// Of the last run; none if it panicked.
     result: Option<Result<T>>,
@@ -46,10 +47,6 @@ struct Call<T, F> {
 }
 
 impl<T: Send, F: Fn(&Connection) -> Result<T> + Send> Job for Call<T, F> {
-    fn durability(&self) -> Durability {
-        self.durability
-    }
-
     fn run(&mut self, db: &Connection) -> bool {
         self.result = None;
         self.result = catch_unwind(AssertUnwindSafe(|| (self.work)(db))).ok();
@@ -83,21 +80,21 @@ const BATCH: usize = 256;
 const CHECKPOINT_PAGES: i32 = 4096;
 
 pub(super) struct Writer {
-    jobs: Mutex<Option<mpsc::Sender<Order>>>,
-    thread: Mutex<Option<JoinHandle<()>>>,
-    desk: Arc<Mutex<Desk>>,
+    normal: Line,
+    full: Line,
+    desk: Arc<Desk>,
 }
 
 impl Writer {
     pub(super) fn start(connection: Connection) -> Result<Self> {
-        let (jobs, queue) = mpsc::channel(QUEUE);
-        let desk = Arc::new(Mutex::new(Desk::new(connection)?));
-        let shared = Arc::clone(&desk);
-        let thread = std::thread::Builder::new()
-            .name("sqlite-writer".into())
-            .spawn(move || work(&shared, queue))
-            .map_err(|error| StoreError::Unavailable(error.to_string()))?;
-        Ok(Self { jobs: Mutex::new(Some(jobs)), thread: Mutex::new(Some(thread)), desk })
+        Self::at(Desk::new(connection)?)
+    }
+
+    fn at(desk: Desk) -> Result<Self> {
+        let desk = Arc::new(desk);
+        let normal = Line::start("sqlite-writer", Arc::clone(&desk), Durability::Normal)?;
+        let full = Line::start("sqlite-syncer", Arc::clone(&desk), Durability::Full)?;
+        Ok(Self { normal, full, desk })
     }
 
     /// For work of a few rows that may be lost with the machine and adds no words to the index.
@@ -111,13 +108,15 @@ impl Writer {
         }
     }
 
-    /// None if somebody is writing or waits in the queue, when the log is to be moved into the file, whose next commit
-    /// then syncs, and when the work fails: the queue says why.
+    /// None if somebody is writing or waits to, when the log is to be moved into the file, whose next commit then syncs,
+    /// and when the work fails: the queue says why.
     fn at_once<T>(&self, work: impl Fn(&Connection) -> Result<T>) -> Option<T> {
-        let nobody_waits = |jobs: &mpsc::Sender<Order>| jobs.capacity() == jobs.max_capacity();
-        self.jobs.lock().ok()?.as_ref().filter(|jobs| nobody_waits(jobs))?;
-        let mut desk = self.desk.try_lock().ok().filter(|desk| !desk.is_log_full())?;
-        let db = desk.set(Durability::Normal).ok()?;
+        let desk = &self.desk;
+        if !self.normal.is_empty() || desk.awaited.load(Ordering::Relaxed) > 0 || desk.is_log_full() {
+            return None;
+        }
+        let seat = desk.seat.try_lock().ok()?;
+        let db = seat.as_ref()?;
         // A thread that serves others waits for nobody.
         db.busy_timeout(Duration::ZERO).ok()?;
         let done = execute(db, "BEGIN IMMEDIATE").ok().and_then(|()| {
@@ -137,8 +136,11 @@ impl Writer {
         work: impl Fn(&Connection) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let (answer, answered) = oneshot::channel();
-        let job = Call { durability, work, result: None, answer };
-        self.send(Order::Job(Box::new(job))).await?;
+        let line = match durability {
+            Durability::Normal => &self.normal,
+            Durability::Full => &self.full,
+        };
+        line.send(Order::Job(Box::new(Call { work, result: None, answer }))).await?;
         answered.await.map_err(|_| StoreError::Unavailable("the write was not committed".into()))?
     }
 
@@ -151,24 +153,21 @@ impl Writer {
         let run = Box::new(move |db: &Connection| {
             let _ = answer.send(work(db));
         });
-        self.send(Order::Alone(run)).await?;
+        self.full.send(Order::Alone(run)).await?;
         answered.await.map_err(|_| StoreError::Unavailable("the work was not done".into()))?
     }
 
-    async fn send(&self, order: Order) -> Result<()> {
-        let jobs = self.jobs.lock().ok().and_then(|jobs| jobs.clone()).ok_or_else(closed)?;
-        jobs.send(order).await.map_err(|_| closed())
-    }
-
-    /// Lets the queued jobs finish, then ends the thread.
+    /// Lets the queued jobs finish, then ends the threads and closes the connection.
     pub(super) async fn close(&self) {
-        if let Ok(mut jobs) = self.jobs.lock() {
-            jobs.take();
-        }
-        let thread = self.thread.lock().ok().and_then(|mut thread| thread.take());
-        if let Some(thread) = thread {
-            let _ = tokio::task::spawn_blocking(move || thread.join()).await;
-        }
+        let threads = [self.normal.close(), self.full.close()];
+        let desk = Arc::clone(&self.desk);
+        let ending = tokio::task::spawn_blocking(move || {
+            for thread in threads.into_iter().flatten() {
+                let _ = thread.join();
+            }
+            desk.sit().take();
+        });
+        let _ = ending.await;
     }
 }
 
@@ -176,17 +175,60 @@ fn closed() -> StoreError {
     StoreError::Unavailable("the store is closing".into())
 }
 
-/// The connection that writes, and how it is set.
+/// The jobs of one class, and the thread that does them.
+struct Line {
+    orders: Mutex<Option<mpsc::Sender<Order>>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Line {
+    fn start(name: &str, desk: Arc<Desk>, durability: Durability) -> Result<Self> {
+        let (orders, queue) = mpsc::channel(QUEUE);
+        let thread = std::thread::Builder::new()
+            .name(name.into())
+            .spawn(move || work(&desk, queue, durability))
+            .map_err(|error| StoreError::Unavailable(error.to_string()))?;
+        Ok(Self { orders: Mutex::new(Some(orders)), thread: Mutex::new(Some(thread)) })
+    }
+
+    async fn send(&self, order: Order) -> Result<()> {
+        let orders = self.orders.lock().ok().and_then(|orders| orders.clone()).ok_or_else(closed)?;
+        orders.send(order).await.map_err(|_| closed())
+    }
+
+    /// Nobody waits in it, and it is not closed.
+    fn is_empty(&self) -> bool {
+        let is_empty = |orders: &mpsc::Sender<Order>| orders.capacity() == orders.max_capacity();
+        self.orders.lock().is_ok_and(|orders| orders.as_ref().is_some_and(is_empty))
+    }
+
+    fn close(&self) -> Option<JoinHandle<()>> {
+        if let Ok(mut orders) = self.orders.lock() {
+            orders.take();
+        }
+        self.thread.lock().ok().and_then(|mut thread| thread.take())
+    }
+}
+
+/// The connection that writes, for one at a time.
 struct Desk {
     /// None once closed.
-    db: Option<Connection>,
-    mode: Option<Durability>,
+    seat: Mutex<Option<Connection>>,
+    /// Who waits for the seat: those that only look whether it is free let them go first.
+    awaited: AtomicUsize,
+    /// The log's file; none for a database in memory.
+    log: Option<PathBuf>,
     /// The pages in the log after the newest commit.
     logged: Arc<AtomicI32>,
+    /// A sync of the log has failed. The kernel may have given up the pages in question, and will not say so again: the
+    /// log is to be trusted only after all of it has gone into the file.
+    doubted: AtomicBool,
 }
 
 impl Desk {
     fn new(mut db: Connection) -> Result<Self> {
+        // Syncs the log before it is moved into the file, and the file after; not with every commit.
+        db.execute_batch("PRAGMA synchronous = NORMAL")?;
         let logged = Arc::new(AtomicI32::new(0));
         let newest = Arc::clone(&logged);
         // In the place of SQLite's own checkpoints: those come within a commit, on whichever thread.
@@ -194,20 +236,17 @@ impl Desk {
             newest.store(pages, Ordering::Relaxed);
             Ok(())
         }))?;
-        Ok(Self { db: Some(db), mode: None, logged })
+        let log = db.path().filter(|path| !path.is_empty()).map(|path| format!("{path}-wal").into());
+        let (awaited, doubted) = (AtomicUsize::new(0), AtomicBool::new(false));
+        Ok(Self { seat: Mutex::new(Some(db)), awaited, log, logged, doubted })
     }
 
-    /// The connection with the sync mode, which can only change between transactions.
-    fn set(&mut self, durability: Durability) -> rusqlite::Result<&Connection> {
-        let db = self.db.as_ref().ok_or(rusqlite::Error::InvalidQuery)?;
-        if self.mode != Some(durability) {
-            match durability {
-                Durability::Normal => db.execute_batch("PRAGMA synchronous = NORMAL")?,
-                Durability::Full => db.execute_batch("PRAGMA synchronous = FULL")?,
-            }
-            self.mode = Some(durability);
-        }
-        Ok(db)
+    fn sit(&self) -> MutexGuard<'_, Option<Connection>> {
+        self.awaited.fetch_add(1, Ordering::Relaxed);
+        // Panics are caught before they could leave it half-done.
+        let seat = self.seat.lock().unwrap_or_else(PoisonError::into_inner);
+        self.awaited.fetch_sub(1, Ordering::Relaxed);
+        seat
     }
 
     fn is_log_full(&self) -> bool {
@@ -217,55 +256,91 @@ impl Desk {
     /// Moves the log into the file when it has grown. What readers still need of it, or what fails, stays for the next
     /// time.
     fn checkpoint(&self) {
-        if let Some(db) = self.db.as_ref().filter(|_| self.is_log_full())
+        if self.is_log_full()
+            && let Some(db) = self.sit().as_ref()
             && let Err(error) = db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))
         {
             tracing::debug!(%error, "the log could not be moved into the file");
         }
     }
+
+    /// Whatever was committed before survives power loss after. Needs no seat: SQLite reuses the log only when all of
+    /// it is in the file and synced there.
+    fn sync(&self) -> std::result::Result<(), String> {
+        let Some(log) = &self.log else { return Ok(()) };
+        if self.doubted.load(Ordering::Relaxed) {
+            self.empty_log()?;
+        }
+        File::open(log).and_then(|log| log.sync_data()).map_err(|error| {
+            self.doubted.store(true, Ordering::Relaxed);
+            tracing::error!(%error, "the log could not be synced");
+            format!("the write could not be synced: {error}")
+        })
+    }
+
+    fn empty_log(&self) -> std::result::Result<(), String> {
+        let seat = self.sit();
+        let move_all = |db: &Connection| {
+            db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0))
+        };
+        match seat.as_ref().map(move_all) {
+            Some(Ok(false)) => {
+                self.doubted.store(false, Ordering::Relaxed);
+                Ok(())
+            }
+            failed => Err(format!("the log could not be moved into the file: {failed:?}")),
+        }
+    }
 }
 
-fn work(desk: &Mutex<Desk>, mut queue: mpsc::Receiver<Order>) {
-    // Panics are caught before they could leave it half-done.
-    let lock = || desk.lock().unwrap_or_else(PoisonError::into_inner);
+fn work(desk: &Desk, mut queue: mpsc::Receiver<Order>, durability: Durability) {
     let (mut orders, mut batch) = (Vec::new(), Vec::new());
     while queue.blocking_recv_many(&mut orders, BATCH) > 0 {
-        let desk = &mut *lock();
         for order in orders.drain(..) {
             match order {
                 Order::Job(job) => batch.push(job),
                 Order::Alone(work) => {
-                    commit(desk, &mut batch);
-                    if let Ok(db) = desk.set(Durability::Full) {
+                    commit(desk, &mut batch, durability);
+                    if let Some(db) = desk.sit().as_ref() {
                         // As with a job, a panic tells the caller alone.
                         let _ = catch_unwind(AssertUnwindSafe(|| work(db)));
                     }
                 }
             }
         }
-        commit(desk, &mut batch);
+        commit(desk, &mut batch, durability);
         desk.checkpoint();
     }
-    lock().db = None;
 }
 
 /// Runs what has gathered as one transaction, and tells each caller.
-fn commit(desk: &mut Desk, batch: &mut Jobs) {
-    if !batch.is_empty() {
-        let failure = run_batch(desk, batch).err().map(|error| {
-            desk.db.as_ref().inspect(|db| roll_back(db));
-            tracing::error!(%error, "a batch of writes was rolled back");
-            format!("the write could not be committed: {error}")
-        });
-        for job in batch.drain(..) {
-            job.answer(failure.as_deref());
-        }
+fn commit(desk: &Desk, batch: &mut Jobs, durability: Durability) {
+    if batch.is_empty() {
+        return;
+    }
+    let done = match write_batch(desk, batch) {
+        Ok(true) if durability == Durability::Full => desk.sync(),
+        written => written.map(|_| ()),
+    };
+    for job in batch.drain(..) {
+        job.answer(done.as_ref().err().map(String::as_str));
     }
 }
 
-fn run_batch(desk: &mut Desk, batch: &mut Jobs) -> rusqlite::Result<()> {
-    let strongest = batch.iter().map(|job| job.durability()).max().unwrap_or(Durability::Full);
-    let db = desk.set(strongest)?;
+/// Whether anything was written.
+fn write_batch(desk: &Desk, batch: &mut Jobs) -> std::result::Result<bool, String> {
+    let seat = desk.sit();
+    let db = seat.as_ref().ok_or("the store is closed")?;
+    let before = db.total_changes();
+    if let Err(error) = run_batch(db, batch) {
+        roll_back(db);
+        tracing::error!(%error, "a batch of writes was rolled back");
+        return Err(format!("the write could not be committed: {error}"));
+    }
+    Ok(db.total_changes() != before)
+}
+
+fn run_batch(db: &Connection, batch: &mut Jobs) -> rusqlite::Result<()> {
     search::forget_pending(0);
     execute(db, "BEGIN IMMEDIATE")?;
     if !run_bare(db, batch)? {
@@ -366,15 +441,69 @@ mod tests {
         assert_eq!(count(&writer).await, 2);
     }
 
+    fn on_file(folder: &tempfile::TempDir) -> Desk {
+        let path = folder.path().join("log.db");
+        let db = super::super::open::open(&path, super::super::Use::Command).unwrap().writer;
+        db.execute_batch("CREATE TABLE t (x INTEGER PRIMARY KEY, y BLOB)").unwrap();
+        Desk::new(db).unwrap()
+    }
+
     #[tokio::test]
-    async fn each_durability_class_has_its_own_sync_mode() {
-        let writer = writer();
-        let mode = |db: &Connection| Ok(db.query_row("PRAGMA synchronous", [], |row| row.get::<_, i64>(0))?);
-        for (durability, pragma) in
-            [(Durability::Normal, 1), (Durability::Full, 2), (Durability::Normal, 1), (Durability::Full, 2)]
-        {
-            assert_eq!(writer.write(durability, mode).await.unwrap(), pragma);
-        }
+    async fn what_must_survive_power_loss_is_answered_once_the_log_is_synced() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut desk = on_file(&folder);
+        let log = desk.log.clone().unwrap();
+        assert_eq!(log, folder.path().join("log.db-wal"));
+        assert!(log.exists());
+        // A log that cannot be opened cannot be synced.
+        let elsewhere = folder.path().join("missing");
+        desk.log = Some(elsewhere.clone());
+        let writer = Writer::at(desk).unwrap();
+        let insert = |x: i64| move |db: &Connection| Ok(db.execute("INSERT INTO t (x) VALUES (?1)", [x])?);
+        writer.write(Durability::Normal, insert(1)).await.unwrap();
+        writer.write_small(insert(2)).await.unwrap();
+        let Err(StoreError::Unavailable(reason)) = writer.write(Durability::Full, insert(3)).await else {
+            panic!("answered without a sync");
+        };
+        assert!(reason.contains("could not be synced"), "{reason}");
+        // Nothing was written, so there is nothing to sync.
+        assert_eq!(writer.write(Durability::Full, |_| Ok(7)).await.unwrap(), 7);
+        // After a failure the log is trusted once it has been moved into the file.
+        File::create(elsewhere).unwrap();
+        assert!(log.metadata().unwrap().len() > 0);
+        writer.write(Durability::Full, insert(4)).await.unwrap();
+        assert_eq!(log.metadata().unwrap().len(), 0);
+        writer.write(Durability::Full, insert(5)).await.unwrap();
+        assert!(log.metadata().unwrap().len() > 0);
+        assert_eq!(count(&writer).await, 5);
+    }
+
+    #[tokio::test]
+    async fn the_connection_is_free_during_a_sync() {
+        // A pipe without a writer: opening it waits, as a slow disk would.
+        let folder = tempfile::tempdir().unwrap();
+        let mut desk = on_file(&folder);
+        let pipe = folder.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        desk.log = Some(pipe.clone());
+        let writer = Writer::at(desk).unwrap();
+        let insert = |db: &Connection| Ok(db.execute("INSERT INTO t DEFAULT VALUES", [])?);
+        let meanwhile = async {
+            while count(&writer).await == 0 {
+                tokio::task::yield_now().await;
+            }
+            writer.write(Durability::Normal, insert).await.unwrap();
+            let place = |_: &Connection| Ok(std::thread::current().id());
+            assert_eq!(writer.write_small(place).await.unwrap(), std::thread::current().id());
+            let opening = tokio::task::spawn_blocking(move || File::options().write(true).open(pipe));
+            opening.await.unwrap().unwrap()
+        };
+        let meanwhile = tokio::time::timeout(Duration::from_secs(20), meanwhile);
+        let (full, meanwhile) = tokio::join!(writer.write(Durability::Full, insert), meanwhile);
+        assert!(meanwhile.is_ok());
+        // A pipe cannot be synced.
+        assert!(matches!(full, Err(StoreError::Unavailable(_))));
+        assert_eq!(count(&writer).await, 2);
     }
 
     #[tokio::test]
@@ -386,7 +515,7 @@ mod tests {
         let busy = writer.alone(move |_| Ok(held.recv().ok()));
         let waiting = async {
             // By now the writer has the other work.
-            while writer.desk.try_lock().is_ok() {
+            while writer.desk.seat.try_lock().is_ok() {
                 tokio::task::yield_now().await;
             }
             let small = writer.write_small(place);
@@ -419,10 +548,7 @@ mod tests {
     #[tokio::test]
     async fn a_full_log_is_moved_into_the_file_by_the_writers_thread() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("log.db");
-        let db = super::super::open::open(&path, super::super::Use::Command).unwrap().writer;
-        db.execute_batch("CREATE TABLE t (x INTEGER PRIMARY KEY, y BLOB)").unwrap();
-        let writer = Writer::start(db).unwrap();
+        let writer = Writer::at(on_file(&folder)).unwrap();
         // Two of these fill the log.
         let fill = |db: &Connection| {
             for _ in 0..CHECKPOINT_PAGES / 2 {
@@ -430,21 +556,22 @@ mod tests {
             }
             Ok(std::thread::current().id())
         };
-        let size = |suffix: &str| std::fs::metadata(format!("{}{suffix}", path.display())).unwrap().len();
+        let size = |name: &str| folder.path().join(name).metadata().unwrap().len();
         let own = std::thread::current().id();
         let mut by = Vec::new();
         for _ in 0..6 {
             by.push(writer.write_small(fill).await.unwrap() == own);
             // The writer's thread moves the log after its answer, before it lets go of the desk.
             writer.alone(|_| Ok(())).await.unwrap();
-            while writer.desk.try_lock().is_err() {
+            while writer.desk.seat.try_lock().is_err() {
                 tokio::task::yield_now().await;
             }
         }
         // What comes upon a full log is the thread's, and so is the commit after it was moved.
         assert_eq!(by, [true, true, false, true, false, true]);
         let log = 4096 * CHECKPOINT_PAGES as u64;
-        assert!(size("") > 5 * log / 2 && size("-wal") < 5 * log / 4, "{} {}", size(""), size("-wal"));
+        let (file, log_file) = (size("log.db"), size("log.db-wal"));
+        assert!(file > 5 * log / 2 && log_file < 5 * log / 4, "{file} {log_file}");
     }
 
     #[tokio::test]
