@@ -75,9 +75,9 @@ impl PostgresStore {
     pub async fn open(url: &Secret, options: &PostgresOptions) -> Result<Self> {
         let dialect =
             if options.application_filter { Dialect::Postgres } else { Dialect::PostgresUnfiltered };
-        let (pool, config) = open::open(url, options.connections).await?;
+        let open::Opened { pool, appends, config } = open::open(url, options.connections).await?;
         let presence = Arc::new(Presence::new(config.clone()));
-        let (appends, imports) = (Appends::default(), Imports::default());
+        let (appends, imports) = (Appends::new(appends), Imports::default());
         Ok(Self { database: Database { pool, dialect, presence }, appends, imports, config })
     }
 
@@ -95,5 +95,6 @@ impl Store for PostgresStore {
 
     async fn close(&self) {
         self.database.pool.close();
+        self.appends.close();
     }
 }

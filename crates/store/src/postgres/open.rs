@@ -35,8 +35,16 @@ const NOT_SAID: Duration = Duration::from_secs(2 * 60 * 60);
 /// Less than the 5 s after its lease by which a node's runs are another's.
 const ASLEEP: &str = "4s";
 
-/// Brings the schema up to date and answers the pool to work with, and how a connection beside it is made.
-pub(super) async fn open(url: &Secret, connections: usize) -> Result<(Pool, Config)> {
+pub(super) struct Opened {
+    pub(super) pool: Pool,
+    /// Of the one connection for appends, whose statements are transactions by themselves.
+    pub(super) appends: Pool,
+    /// How a connection beside them is made.
+    pub(super) config: Config,
+}
+
+/// Brings the schema up to date.
+pub(super) async fn open(url: &Secret, connections: usize) -> Result<Opened> {
     let config = parse(url)?;
     let setup = pool(&config, 1, None)?;
     let schema = {
@@ -59,7 +67,13 @@ pub(super) async fn open(url: &Secret, connections: usize) -> Result<(Pool, Conf
          SET idle_in_transaction_session_timeout = '{ASLEEP}'; \
          SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
     );
-    Ok((pool(&config, connections, Some(on_connect))?, config))
+    // Safe against the death of this process; PostgreSQL's own crash may cost a fraction of a second.
+    let for_appends = format!(
+        "{on_connect}; SET synchronous_commit = off; SET default_transaction_isolation = 'read committed'; \
+         SET default_transaction_read_only = off; SELECT set_config('threadkeep.sees_all', 'on', false)"
+    );
+    let appends = pool(&config, 1, Some(for_appends))?;
+    Ok(Opened { pool: pool(&config, connections, Some(on_connect))?, appends, config })
 }
 
 fn parse(url: &Secret) -> Result<Config> {

@@ -140,7 +140,11 @@ pub(super) struct Database {
 
 impl Database {
     pub(super) async fn client(&self) -> Result<Object> {
-        let client = self.presence.wait_for(pin!(self.pool.get())).await?.map_err(pool_error)?;
+        self.client_of(&self.pool).await
+    }
+
+    pub(super) async fn client_of(&self, pool: &Pool) -> Result<Object> {
+        let client = self.presence.wait_for(pin!(pool.get())).await?.map_err(pool_error)?;
         let uses = Object::metrics(&client).recycle_count;
         if REPLANNED.contains(&uses) || client.statement_cache.size() > STATEMENTS {
             client.statement_cache.clear();
@@ -288,7 +292,7 @@ impl Database {
 }
 
 /// A connection that fell silent is nobody's any more.
-fn discard(client: Object, silent: StoreError) -> StoreError {
+pub(super) fn discard(client: Object, silent: StoreError) -> StoreError {
     drop(Object::take(client));
     silent
 }

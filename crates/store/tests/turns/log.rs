@@ -1,13 +1,15 @@
 //! The event log: read from anywhere, folded away in the end.
 
 use domain::scope::Scope;
-use store::turns::{Batch, LogPage};
+use store::StoreError;
+use store::turns::{Batch, Held, LogPage};
 use uuid::Uuid;
 
 use crate::play::{events, turn};
-use crate::setup::{Behind, TestStore, open_postgres};
+use crate::setup::{Behind, TestStore, open_postgres, superuser};
 
 on_both!(
+    appends_of_many_workspaces_at_once_go_each_to_its_own,
     the_log_is_read_from_any_number_in_pages_of_any_size,
     an_expired_log_leaves_its_trace,
     only_what_ended_long_ago_expires,
@@ -135,6 +137,62 @@ async fn only_what_ended_long_ago_expires(store: TestStore) {
     // One that never started has no trace.
     let page = store.read_trace(&ann, queued.id, 0, 100).await.unwrap();
     assert_eq!((page.expired, page.entries.len()), (true, 0));
+}
+
+async fn appends_of_many_workspaces_at_once_go_each_to_its_own(store: TestStore) {
+    let mut runs = Vec::new();
+    for user in ["ann", "bob", "cid"] {
+        let scope = store.workspace(user).await;
+        for _ in 0..4 {
+            let (run, held) = store.started(&scope, turn(None, "one")).await;
+            runs.push((scope.clone(), run.id, held));
+        }
+    }
+    for n in 2..=20 {
+        let batch = events(n, n);
+        let appends = runs.iter().map(|(_, _, held)| store.append_events(held, &batch));
+        for done in futures_util::future::join_all(appends).await {
+            done.unwrap();
+        }
+    }
+    for (scope, run, _) in &runs {
+        assert_eq!(store.rest(scope, *run, 0, 100_000, false).await, (1..=20).collect::<Vec<_>>());
+    }
+}
+
+/// Appends have a connection of their own, which is told whose they are once and not with each of them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_connection_of_appends_knows_one_workspace_at_a_time_and_is_replaced() {
+    let Some(store) = crate::setup::postgres().await else { return };
+    let Behind::Postgres(database) = &store.behind else { return };
+    let (ann, bob) = (store.workspace("ann").await, store.workspace("bob").await);
+    let (anns, anns_held) = store.started(&ann, turn(None, "one")).await;
+    let (bobs, bobs_held) = store.started(&bob, turn(None, "one")).await;
+    // Only row level security keeps them apart here.
+    let unfiltered = open_postgres(database, false).await;
+    let foreign = Held { workspace: bob.workspace, lease: anns_held.lease };
+    for n in (2..8).step_by(2) {
+        unfiltered.append_events(&anns_held, &events(n, n)).await.unwrap();
+        let refused = unfiltered.append_events(&foreign, &events(n + 1, n + 1)).await;
+        assert!(matches!(refused, Err(StoreError::Lost)), "{refused:?}");
+        unfiltered.append_events(&bobs_held, &events(n, n)).await.unwrap();
+        unfiltered.append_events(&anns_held, &events(n + 1, n + 1)).await.unwrap();
+        // The one that comes instead has been told nothing.
+        let end = "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity \
+                   WHERE datname = current_database() AND query LIKE 'WITH moved AS (UPDATE runs%'";
+        assert_eq!(superuser(database).await.query_one(end, &[]).await.unwrap().get::<_, i64>(0), 1);
+        let mut tries = 0;
+        while let Err(error) = unfiltered.append_events(&bobs_held, &events(n + 1, n + 1)).await {
+            assert!(matches!(error, StoreError::Unavailable(_)) && tries < 3, "{error}");
+            tries += 1;
+        }
+    }
+    for (scope, run) in [(&ann, anns.id), (&bob, bobs.id)] {
+        assert_eq!(store.rest(scope, run, 0, 100_000, false).await, (1..=7).collect::<Vec<_>>());
+    }
+    unfiltered.close().await;
+    let closed = unfiltered.append_events(&anns_held, &events(8, 8)).await;
+    assert!(matches!(closed, Err(StoreError::Unavailable(_))), "{closed:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
