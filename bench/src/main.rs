@@ -64,7 +64,7 @@ fn arguments() -> Command {
             Command::new("relay")
                 .hide(true)
                 .about("Serves as the bare relay; the benchmark starts it by itself")
-                .arg(Arg::new("sandbox").long("sandbox").required(true))
+                .arg(Arg::new("upstream").long("upstream").required(true))
                 .arg(Arg::new("file").long("file").value_parser(value_parser!(PathBuf))),
         )
         .subcommand(
@@ -78,8 +78,8 @@ fn arguments() -> Command {
 async fn main() -> anyhow::Result<()> {
     let given = arguments().get_matches();
     if let Some(("relay", given)) = given.subcommand() {
-        let sandbox = given.get_one::<String>("sandbox").context("the relay needs a sandbox")?;
-        return turns::relay::run(sandbox, given.get_one::<PathBuf>("file").map(PathBuf::as_path)).await;
+        let upstream = given.get_one::<String>("upstream").context("the relay needs an upstream")?;
+        return turns::relay::run(upstream, given.get_one::<PathBuf>("file").map(PathBuf::as_path)).await;
     }
     if let Some(("upstream", _)) = given.subcommand() {
         return turns::upstream::run().await;

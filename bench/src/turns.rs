@@ -66,7 +66,7 @@ pub async fn run(plan: &Plan<'_>) -> anyhow::Result<()> {
     for kind in &kinds {
         subjects.push(Subject::start(kind, sandbox, plan.server).await.with_context(|| kind.name())?);
     }
-    let mut board = Board::begin(&subjects)?;
+    let mut board = Board::begin(&subjects, &Kind::KeepingRelay)?;
     measure(&subjects, &mut board).await?;
     board.finish()?;
     for subject in subjects {

@@ -1,5 +1,5 @@
 //! The same turn through the model runner: Threadkeep calls the upstream's OpenAI-like model instead of its sandbox.
-//! Beside the relay that keeps two rows, taken in turns.
+//! Beside a relay that reads the same deltas of the same model and keeps two rows, taken in turns.
 
 use anyhow::Context as _;
 
@@ -12,7 +12,7 @@ const AT_ONCE: usize = 16;
 const BODY: &str = r#"{"message":"{ask}","mode":"ask","model":"openai/bench"}"#;
 
 pub async fn print(databases: &[Database], sandbox: &str, plan: &Plan<'_>) -> anyhow::Result<()> {
-    let kinds = std::iter::once(Kind::KeepingRelay).chain(databases.iter().map(Kind::Threadkeep));
+    let kinds = std::iter::once(Kind::ModelRelay).chain(databases.iter().map(Kind::Threadkeep));
     let mut subjects = Vec::new();
     for kind in kinds {
         let mut subject = Subject::start(&kind, sandbox, plan.server).await.with_context(|| kind.name())?;
@@ -33,13 +33,14 @@ pub async fn print(databases: &[Database], sandbox: &str, plan: &Plan<'_>) -> an
             reached.extend(attempt(subject, "16 at once", measuring).await);
         }
     }
-    let mut board = Board::begin(&subjects)?;
+    let mut board = Board::begin(&subjects, &Kind::ModelRelay)?;
     let column = |what: fn(&super::Reached) -> f64| {
         reached.iter().map(|rounds| middle(rounds.iter().map(what))).collect::<Vec<_>>()
     };
     board.row(&report::turns(AT_ONCE), column(|reached| reached.per_second))?;
     board.row(&report::cpu(AT_ONCE), column(|reached| reached.cpu_ms))?;
     board.row(&report::first_byte(AT_ONCE), column(|reached| reached.first_byte_ms))?;
+    board.finish()?;
     for subject in subjects {
         subject.stop().await?;
     }

@@ -26,8 +26,10 @@ pub enum Kind<'a> {
     Threadkeep(&'a Database),
     /// Bytes in, bytes out.
     Relay,
-    /// Reads the lines and keeps two rows.
+    /// Reads the sandbox's lines and keeps two rows.
     KeepingRelay,
+    /// The same with the model's.
+    ModelRelay,
     /// The folder with its installed packages.
     Node(&'a Path),
 }
@@ -38,6 +40,7 @@ impl Kind<'_> {
             Self::Threadkeep(database) => format!("Threadkeep, {}", database.name),
             Self::Relay => "bare relay".into(),
             Self::KeepingRelay => "relay that keeps two rows".into(),
+            Self::ModelRelay => "relay of a model that keeps two rows".into(),
             Self::Node(_) => NODE.into(),
         }
     }
@@ -66,10 +69,11 @@ impl Subject {
                 let (process, started) = timed(threadkeep(database, sandbox, server, data.path())).await?;
                 (Process::Threadkeep(Box::new(process)), started)
             }
-            Kind::Relay | Kind::KeepingRelay => {
+            Kind::Relay | Kind::KeepingRelay | Kind::ModelRelay => {
+                let path = if matches!(kind, Kind::ModelRelay) { "/v1/chat/completions" } else { "/stream" };
                 let mut command = Command::new(std::env::current_exe()?);
-                command.args(["relay", "--sandbox", sandbox]);
-                if matches!(kind, Kind::KeepingRelay) {
+                command.args(["relay", "--upstream", &format!("{sandbox}{path}")]);
+                if !matches!(kind, Kind::Relay) {
                     command.arg("--file").arg(data.path().join("relay.db"));
                 }
                 let (peer, started) = timed(Peer::start(&mut command)).await?;
@@ -96,7 +100,9 @@ impl Subject {
                 };
                 ("/v1/turns?wire=envelope", users().map(headers).collect(), r#"{"message":"{ask}"}"#)
             }
-            Kind::Relay | Kind::KeepingRelay => ("/", Vec::new(), r#"{"message":"{ask}"}"#),
+            Kind::Relay | Kind::KeepingRelay | Kind::ModelRelay => {
+                ("/", Vec::new(), r#"{"message":"{ask}"}"#)
+            }
             Kind::Node(_) => ("/turn", Vec::new(), r#"{"id":"{n}-{ask}","text":"{ask}"}"#),
         };
         let target = Target { address, path, callers, body: body.to_owned() };

@@ -1,7 +1,7 @@
-//! The bare relay: what a turn costs when next to nothing is promised. It forwards the request to the sandbox,
-//! reads its lines, sends the deltas on, and at the end, before the last event, commits two rows: what was said and
-//! what was answered, found again by their thread. One writer, group commit, `synchronous = FULL`. No sign-in, no log,
-//! no resume. Without a file it only hands the bytes on.
+//! The bare relay: what a turn costs when next to nothing is promised. It forwards the request to its upstream, a
+//! sandbox or a model, reads the lines, sends the deltas on, and at the end, before the last event, commits two rows:
+//! what was said and what was answered, found again by their thread. One writer, group commit, `synchronous = FULL`. No
+//! sign-in, no log, no resume. Without a file it only hands the bytes on.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -31,9 +31,25 @@ enum Line {
     Result { message: String },
 }
 
+/// What a model's line holds; of everything else in it nothing is read.
+#[derive(Deserialize)]
+struct Chunk {
+    choices: Vec<Choice>,
+}
+
+#[derive(Deserialize)]
+struct Choice {
+    delta: Delta,
+}
+
+#[derive(Deserialize)]
+struct Delta {
+    content: Option<String>,
+}
+
 struct Relay {
     client: Client<HttpConnector, Full<Bytes>>,
-    sandbox: Uri,
+    upstream: Uri,
     /// None: nothing is read and nothing is kept.
     saves: Option<mpsc::UnboundedSender<Save>>,
 }
@@ -45,12 +61,12 @@ struct Save {
 }
 
 /// Serves until it is killed; says its address first.
-pub async fn run(sandbox: &str, file: Option<&Path>) -> anyhow::Result<()> {
+pub async fn run(upstream: &str, file: Option<&Path>) -> anyhow::Result<()> {
     let saves = file.map(start_writer).transpose()?;
     let mut connector = HttpConnector::new();
     connector.set_nodelay(true);
     let client = Client::builder(TokioExecutor::new()).build(connector);
-    let relay = Arc::new(Relay { client, sandbox: format!("{sandbox}/stream").parse()?, saves });
+    let relay = Arc::new(Relay { client, upstream: upstream.parse()?, saves });
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     writeln!(std::io::stdout(), "http://{}", listener.local_addr()?)?;
     let mut connections = JoinSet::new();
@@ -107,13 +123,13 @@ fn write(db: &Connection, mut queue: mpsc::UnboundedReceiver<Save>) -> rusqlite:
     Ok(())
 }
 
-/// The sandbox's answer ended early.
+/// The upstream's answer ended early.
 #[derive(Debug)]
 struct Broken;
 
 impl std::fmt::Display for Broken {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("the sandbox ended early")
+        f.write_str("the upstream ended early")
     }
 }
 
@@ -123,7 +139,7 @@ type Answer = Response<http_body_util::combinators::UnsyncBoxBody<Bytes, Broken>
 
 async fn turn(relay: Arc<Relay>, request: Request<Incoming>) -> anyhow::Result<Answer> {
     let said = request.into_body().collect().await?.to_bytes();
-    let forwarded = Request::post(relay.sandbox.clone())
+    let forwarded = Request::post(relay.upstream.clone())
         .header("content-type", "application/json")
         .body(Full::new(said.clone()))?;
     let upstream = relay.client.request(forwarded).await?.into_body();
@@ -143,6 +159,19 @@ async fn turn(relay: Arc<Relay>, request: Request<Incoming>) -> anyhow::Result<A
     Ok(Response::builder().header("content-type", "text/event-stream").body(body)?)
 }
 
+/// A sandbox's line or a model's; none for one that says nothing.
+fn read(line: &[u8]) -> anyhow::Result<Option<Line>> {
+    if let Some(data) = line.strip_prefix(b"data: ") {
+        if data == b"[DONE]" {
+            return Ok(Some(Line::Result { message: String::new() }));
+        }
+        let chunk: Chunk = serde_json::from_slice(data)?;
+        let said = chunk.choices.into_iter().next().and_then(|choice| choice.delta.content);
+        return Ok(said.map(|text| Line::Delta { text }));
+    }
+    if line.is_empty() { Ok(None) } else { Ok(Some(serde_json::from_slice(line)?)) }
+}
+
 struct UnderWay {
     relay: Arc<Relay>,
     upstream: Incoming,
@@ -156,7 +185,7 @@ impl UnderWay {
     async fn next(&mut self) -> anyhow::Result<Option<Bytes>> {
         let mut out = Vec::new();
         while !self.over && out.is_empty() {
-            let frame = self.upstream.frame().await.context("the sandbox ended early")??;
+            let frame = self.upstream.frame().await.context("the upstream ended early")??;
             if let Some(data) = frame.data_ref() {
                 self.held.extend_from_slice(data);
                 self.lines(&mut out)?;
@@ -172,16 +201,18 @@ impl UnderWay {
     fn lines(&mut self, out: &mut Vec<u8>) -> anyhow::Result<()> {
         let mut start = 0;
         while let Some(length) = self.held[start..].iter().position(|byte| *byte == b'\n') {
-            match serde_json::from_slice(&self.held[start..start + length])? {
-                Line::Delta { text } => {
-                    self.answered.push_str(&text);
-                    out.extend_from_slice(b"event: delta\ndata: {\"text\":");
-                    serde_json::to_writer(&mut *out, &text)?;
-                    out.extend_from_slice(b"}\n\n");
-                }
-                Line::Result { message } => {
-                    self.answered.push_str(&message);
-                    self.over = true;
+            if let Some(line) = read(&self.held[start..start + length])? {
+                match line {
+                    Line::Delta { text } => {
+                        self.answered.push_str(&text);
+                        out.extend_from_slice(b"event: delta\ndata: {\"text\":");
+                        serde_json::to_writer(&mut *out, &text)?;
+                        out.extend_from_slice(b"}\n\n");
+                    }
+                    Line::Result { message } => {
+                        self.answered.push_str(&message);
+                        self.over = true;
+                    }
                 }
             }
             start += length + 1;

@@ -42,18 +42,20 @@ struct Column {
 
 pub struct Board {
     columns: Vec<Column>,
+    /// The name of the one that goals speak of.
+    relay: String,
     /// Figures by column; one that could not be taken is none.
     rows: Vec<(String, Vec<Option<f64>>)>,
 }
 
 impl Board {
-    pub fn begin(subjects: &[Subject]) -> anyhow::Result<Self> {
+    pub fn begin(subjects: &[Subject], relay: &Kind<'_>) -> anyhow::Result<Self> {
         let column = |subject: &Subject| Column { name: subject.name.clone(), ours: subject.is_ours() };
         let columns: Vec<Column> = subjects.iter().map(column).collect();
         let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
         say(&format!("\n## One turn of {} deltas\n\n| | {} |", super::DELTAS, names.join(" | ")))?;
         say(&format!("|---{}|", "|---".repeat(columns.len())))?;
-        Ok(Self { columns, rows: Vec::new() })
+        Ok(Self { columns, relay: relay.name(), rows: Vec::new() })
     }
 
     pub fn row(&mut self, what: &str, figures: Vec<Option<f64>>) -> anyhow::Result<()> {
@@ -76,6 +78,11 @@ impl Board {
         Ok(())
     }
 
+    /// Goals are for the rows that were meant to be taken, beside those that were there.
+    fn has(&self, what: &str) -> bool {
+        self.rows.iter().any(|(name, _)| name == what) || self.columns.iter().any(|c| c.name == what)
+    }
+
     fn figure(&self, what: &str, column: usize) -> Option<f64> {
         let (_, figures) = self.rows.iter().find(|(name, _)| name == what)?;
         figures.get(column).copied().flatten()
@@ -88,28 +95,31 @@ impl Board {
     }
 
     fn goals(&self, ours: usize) -> Vec<Goal> {
-        let (relay, node) = (Kind::KeepingRelay.name(), peers::NODE);
-        let by_relay = |what: &str| self.ratio(what, ours, &relay);
+        let by_relay = |what: &str| self.ratio(what, ours, &self.relay);
         let mut goals = Vec::new();
         for at_once in AT_ONCE {
             let (turns, cpu) = (turns(at_once), cpu(at_once));
-            if at_once > 1 {
-                goals.push(at_least(
-                    8.0,
-                    format!("{turns} by the Node app's"),
-                    self.ratio(&turns, ours, node),
-                ));
+            if at_once > 1 && self.has(&turns) {
+                if self.has(peers::NODE) {
+                    let figure = self.ratio(&turns, ours, peers::NODE);
+                    goals.push(at_least(8.0, format!("{turns} by the Node app's"), figure));
+                }
                 goals.push(at_least(0.6, format!("{turns} by the relay's"), by_relay(&turns)));
             }
-            goals.push(at_most(1.75, format!("{cpu} by the relay's"), by_relay(&cpu)));
+            if self.has(&cpu) {
+                goals.push(at_most(1.75, format!("{cpu} by the relay's"), by_relay(&cpu)));
+            }
         }
-        goals.push(at_most(3.0, format!("{ADDED} by the relay's"), by_relay(ADDED)));
-        goals.push(at_most(2.0, format!("{PACED_BYTE} by the relay's"), by_relay(PACED_BYTE)));
-        for (what, _) in self.rows.iter().filter(|(what, _)| what.starts_with("KiB per held stream")) {
-            goals.push(at_most(48.0, what.clone(), self.figure(what, ours)));
+        for (what, most) in [(ADDED, 3.0), (PACED_BYTE, 2.0)].into_iter().filter(|(what, _)| self.has(what)) {
+            goals.push(at_most(most, format!("{what} by the relay's"), by_relay(what)));
         }
-        goals.push(at_most(48.0, IDLE.into(), self.figure(IDLE, ours)));
-        goals.push(at_most(500.0, READY.into(), self.figure(READY, ours)));
+        let held = self.rows.iter().filter(|(what, _)| what.starts_with("KiB per held stream"));
+        let held = held.map(|(what, _)| (what.as_str(), 48.0));
+        for (what, most) in
+            held.chain([(IDLE, 48.0), (READY, 500.0)].into_iter().filter(|(what, _)| self.has(what)))
+        {
+            goals.push(at_most(most, what.to_owned(), self.figure(what, ours)));
+        }
         goals
     }
 }
