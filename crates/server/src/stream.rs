@@ -56,6 +56,8 @@ impl Reader {
             return Some(std::mem::take(&mut self.telling.opening).into());
         }
         let heartbeat = self.telling.renderer.wire().heartbeat();
+        // Of the reader's silence: events that its wire does not tell do not end it.
+        let mut silent_until = tokio::time::Instant::now() + HEARTBEAT;
         while !self.over {
             if self.checked.elapsed() >= RECHECK {
                 // The credential may have been taken back, and the membership with it. A store that is away for a
@@ -66,8 +68,8 @@ impl Reader {
                 }
                 self.checked = Instant::now();
             }
-            match tokio::time::timeout(HEARTBEAT, self.follower.next()).await {
-                Err(_) if heartbeat.is_empty() => {}
+            match tokio::time::timeout_at(silent_until, self.follower.next()).await {
+                Err(_) if heartbeat.is_empty() => silent_until += HEARTBEAT,
                 Err(_) => return Some(Bytes::from_static(heartbeat.as_bytes())),
                 Ok(Ok(Some(events))) => {
                     let mut out = Vec::with_capacity(events.iter().map(|event| event.data.len() + 64).sum());

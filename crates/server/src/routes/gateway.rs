@@ -10,7 +10,7 @@ use bytes::Bytes;
 use domain::model::{Dialect, ModelEvent, ModelFault, ModelFaultKind};
 use futures_util::{StreamExt as _, stream};
 use serde_json::{Value, json};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 use upstream::llm::ModelStream;
 
 use crate::extract::JsonBody;
@@ -84,8 +84,9 @@ struct Telling {
 impl Telling {
     /// The frames of the next events.
     async fn next(&mut self) -> Option<Bytes> {
+        let silent_until = Instant::now() + HEARTBEAT;
         loop {
-            let Ok(batch) = timeout(HEARTBEAT, self.stream.next()).await else {
+            let Ok(batch) = timeout_at(silent_until, self.stream.next()).await else {
                 return Some(Bytes::from_static(ALIVE));
             };
             let out = self.write(&batch?);
@@ -119,11 +120,12 @@ async fn answer(
     let metered = Metered { app: app.clone(), payer, usage: Default::default() };
     let mut telling = Telling { stream: found.model.stream(asked.ask), writer, metered };
     let mut begun = Vec::new();
+    let silent_until = Instant::now() + HEARTBEAT;
     loop {
         let lost =
             || vec![ModelEvent::End(Err(ModelFault::new(ModelFaultKind::Error, "The answer has no end.")))];
         let batch = if asked.stream {
-            match timeout(HEARTBEAT, telling.stream.next()).await {
+            match timeout_at(silent_until, telling.stream.next()).await {
                 Ok(batch) => batch,
                 // Whoever stands between would give up; from here on a failure is an event.
                 Err(_) => return Ok(streamed(telling, ALIVE.to_vec())),

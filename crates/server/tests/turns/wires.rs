@@ -2,9 +2,10 @@
 
 use reqwest::Method;
 use serde_json::{Value, json};
+use testkit::sandbox::Action;
 use testkit::server::Backend;
 
-use crate::scripts::{bytes, delta, lines, log, result, step};
+use crate::scripts::{bytes, delta, lines, log, open, result, step};
 use crate::world::{World, ask, stories};
 
 stories!(
@@ -12,6 +13,7 @@ stories!(
     ndjson_to_the_letter,
     a_failure_of_ours_in_ndjson,
     dialects_that_only_add_resume_at_every_event,
+    what_a_dialect_leaves_out_does_not_silence_it,
 );
 
 const EVENTS: &str = "text/event-stream";
@@ -84,6 +86,26 @@ async fn a_failure_of_ours_in_ndjson(backend: Backend) -> Option<()> {
     assert_eq!(lines.len(), 1);
     assert_eq!((&lines[0]["type"], &lines[0]["code"]), (&json!("error"), &json!("sandbox_protocol")));
     assert_eq!(lines[0].get("assistant"), None);
+    Some(())
+}
+
+/// A step that says again that it runs is told by `envelope` each time, and by the others once.
+async fn what_a_dialect_leaves_out_does_not_silence_it(backend: Backend) -> Option<()> {
+    // It takes its time, and one database shows it as well as two.
+    if backend != Backend::Sqlite {
+        return Some(());
+    }
+    let world = World::start(backend).await?;
+    let pause = Action::Wait(std::time::Duration::from_secs(3));
+    let again = [Action::Line(step("s", "running")), pause];
+    let script = [open()].into_iter().chain(std::iter::repeat_n(again, 6).flatten());
+    world.play(script.chain([Action::Line(result("done"))]).collect());
+    let turn =
+        world.request(Method::POST, "/v1/turns?wire=openai").header("content-type", "application/json");
+    let told = ask(turn.body(json!({ "message": "hi" }).to_string())).await;
+    assert_eq!(told.text.matches("\n: heartbeat\n\n").count(), 1, "{}", told.text);
+    let events = world.get(&format!("/v1/runs/{}/events", told.header("threadkeep-run"))).await;
+    assert_eq!(events.text.matches("event: step\n").count(), 6, "{}", events.text);
     Some(())
 }
 
