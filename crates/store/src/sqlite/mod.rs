@@ -1,4 +1,4 @@
-//! The embedded backend: one SQLite file, one writer thread, readers apart.
+//! The embedded backend: one SQLite file, one writing connection, readers apart.
 
 mod agents;
 mod approvals;
@@ -9,6 +9,7 @@ mod backup;
 mod branches;
 mod clients;
 mod conversations;
+mod desk;
 mod executions;
 mod files;
 mod fork_files;
@@ -56,7 +57,7 @@ impl SqliteStore {
     pub fn open(path: &Path, usage: Use) -> Result<Self> {
         let opened = open::open(path, usage)?;
         Ok(Self {
-            writer: Writer::start(opened.writer)?,
+            writer: Writer::start(opened.writer, path)?,
             readers: Readers::new(opened.readers),
             _lock: opened.lock,
         })

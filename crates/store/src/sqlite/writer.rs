@@ -1,22 +1,20 @@
-//! The writing connection, and who may use it. Each durability class has a queue and a thread of its own: jobs that
-//! gathered while theirs was busy share one transaction, and are answered after its commit. There is no waiting window:
-//! an idle thread takes the first job at once. A commit itself syncs nothing. What must survive power loss is synced
-//! after it, by its own thread, while the others write on. Jobs run bare; should one fail after it has written
-//! something, the batch is run again with each in a savepoint of its own. A small job that needs no sync and finds the
-//! connection free is done where it is asked for, which saves two changes of thread.
+//! Who writes. Each durability class has a queue and a thread of its own: jobs that gathered while theirs was busy share
+//! one transaction, and are answered after its commit. There is no waiting window: an idle thread takes the first job at
+//! once. What must survive power loss is synced after the commit, by its own thread, while the others write on. Jobs
+//! run bare; should one fail after it has written something, the batch is run again with each in a savepoint of its own.
+//! A small job that needs no sync and finds the connection free is done where it is asked for, which saves two changes
+//! of thread.
 
-use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rusqlite::Connection;
-use rusqlite::hooks::Wal;
 use tokio::sync::{mpsc, oneshot};
 
+use super::desk::Desk;
 use super::open::PATIENCE;
 use super::search;
 use crate::error::{Result, StoreError};
@@ -76,8 +74,6 @@ enum Order {
 /// Jobs waiting beyond this make their callers wait.
 const QUEUE: usize = 1024;
 const BATCH: usize = 256;
-/// The log grows to 16 MiB before it goes into the file: hot pages are then written there once for many commits.
-const CHECKPOINT_PAGES: i32 = 4096;
 
 pub(super) struct Writer {
     normal: Line,
@@ -86,8 +82,8 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn start(connection: Connection) -> Result<Self> {
-        Self::at(Desk::new(connection)?)
+    pub(super) fn start(connection: Connection, path: &Path) -> Result<Self> {
+        Self::at(Desk::new(connection, path)?)
     }
 
     fn at(desk: Desk) -> Result<Self> {
@@ -111,11 +107,7 @@ impl Writer {
     /// None if somebody is writing or waits to, when the log is to be moved into the file, whose next commit then syncs,
     /// and when the work fails: the queue says why.
     fn at_once<T>(&self, work: impl Fn(&Connection) -> Result<T>) -> Option<T> {
-        let desk = &self.desk;
-        if !self.normal.is_empty() || desk.awaited.load(Ordering::Relaxed) > 0 || desk.is_log_full() {
-            return None;
-        }
-        let seat = desk.seat.try_lock().ok()?;
+        let seat = if self.normal.is_empty() { self.desk.sit_if_free()? } else { return None };
         let db = seat.as_ref()?;
         // A thread that serves others waits for nobody.
         db.busy_timeout(Duration::ZERO).ok()?;
@@ -159,12 +151,10 @@ impl Writer {
 
     /// Lets the queued jobs finish, then ends the threads and closes the connection.
     pub(super) async fn close(&self) {
-        let threads = [self.normal.close(), self.full.close()];
+        let (Some(normal), Some(full)) = (self.normal.close(), self.full.close()) else { return };
         let desk = Arc::clone(&self.desk);
         let ending = tokio::task::spawn_blocking(move || {
-            for thread in threads.into_iter().flatten() {
-                let _ = thread.join();
-            }
+            let _ = (normal.join(), full.join());
             desk.sit().take();
         });
         let _ = ending.await;
@@ -210,89 +200,6 @@ impl Line {
     }
 }
 
-/// The connection that writes, for one at a time.
-struct Desk {
-    /// None once closed.
-    seat: Mutex<Option<Connection>>,
-    /// Who waits for the seat: those that only look whether it is free let them go first.
-    awaited: AtomicUsize,
-    /// The log's file; none for a database in memory.
-    log: Option<PathBuf>,
-    /// The pages in the log after the newest commit.
-    logged: Arc<AtomicI32>,
-    /// A sync of the log has failed. The kernel may have given up the pages in question, and will not say so again: the
-    /// log is to be trusted only after all of it has gone into the file.
-    doubted: AtomicBool,
-}
-
-impl Desk {
-    fn new(mut db: Connection) -> Result<Self> {
-        // Syncs the log before it is moved into the file, and the file after; not with every commit.
-        db.execute_batch("PRAGMA synchronous = NORMAL")?;
-        let logged = Arc::new(AtomicI32::new(0));
-        let newest = Arc::clone(&logged);
-        // In the place of SQLite's own checkpoints: those come within a commit, on whichever thread.
-        db.wal_hook(Some(move |_: &mut Wal, pages| {
-            newest.store(pages, Ordering::Relaxed);
-            Ok(())
-        }))?;
-        let log = db.path().filter(|path| !path.is_empty()).map(|path| format!("{path}-wal").into());
-        let (awaited, doubted) = (AtomicUsize::new(0), AtomicBool::new(false));
-        Ok(Self { seat: Mutex::new(Some(db)), awaited, log, logged, doubted })
-    }
-
-    fn sit(&self) -> MutexGuard<'_, Option<Connection>> {
-        self.awaited.fetch_add(1, Ordering::Relaxed);
-        // Panics are caught before they could leave it half-done.
-        let seat = self.seat.lock().unwrap_or_else(PoisonError::into_inner);
-        self.awaited.fetch_sub(1, Ordering::Relaxed);
-        seat
-    }
-
-    fn is_log_full(&self) -> bool {
-        self.logged.load(Ordering::Relaxed) >= CHECKPOINT_PAGES
-    }
-
-    /// Moves the log into the file when it has grown. What readers still need of it, or what fails, stays for the next
-    /// time.
-    fn checkpoint(&self) {
-        if self.is_log_full()
-            && let Some(db) = self.sit().as_ref()
-            && let Err(error) = db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))
-        {
-            tracing::debug!(%error, "the log could not be moved into the file");
-        }
-    }
-
-    /// Whatever was committed before survives power loss after. Needs no seat: SQLite reuses the log only when all of
-    /// it is in the file and synced there.
-    fn sync(&self) -> std::result::Result<(), String> {
-        let Some(log) = &self.log else { return Ok(()) };
-        if self.doubted.load(Ordering::Relaxed) {
-            self.empty_log()?;
-        }
-        File::open(log).and_then(|log| log.sync_data()).map_err(|error| {
-            self.doubted.store(true, Ordering::Relaxed);
-            tracing::error!(%error, "the log could not be synced");
-            format!("the write could not be synced: {error}")
-        })
-    }
-
-    fn empty_log(&self) -> std::result::Result<(), String> {
-        let seat = self.sit();
-        let move_all = |db: &Connection| {
-            db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0))
-        };
-        match seat.as_ref().map(move_all) {
-            Some(Ok(false)) => {
-                self.doubted.store(false, Ordering::Relaxed);
-                Ok(())
-            }
-            failed => Err(format!("the log could not be moved into the file: {failed:?}")),
-        }
-    }
-}
-
 fn work(desk: &Desk, mut queue: mpsc::Receiver<Order>, durability: Durability) {
     let (mut orders, mut batch) = (Vec::new(), Vec::new());
     while queue.blocking_recv_many(&mut orders, BATCH) > 0 {
@@ -304,12 +211,17 @@ fn work(desk: &Desk, mut queue: mpsc::Receiver<Order>, durability: Durability) {
                     if let Some(db) = desk.sit().as_ref() {
                         // As with a job, a panic tells the caller alone.
                         let _ = catch_unwind(AssertUnwindSafe(|| work(db)));
+                        desk.checkpoint(db);
                     }
                 }
             }
         }
         commit(desk, &mut batch, durability);
-        desk.checkpoint();
+        if desk.is_checkpoint_due()
+            && let Some(db) = desk.sit().as_ref()
+        {
+            desk.checkpoint(db);
+        }
     }
 }
 
@@ -318,9 +230,13 @@ fn commit(desk: &Desk, batch: &mut Jobs, durability: Durability) {
     if batch.is_empty() {
         return;
     }
-    let done = match write_batch(desk, batch) {
-        Ok(true) if durability == Durability::Full => desk.sync(),
-        written => written.map(|_| ()),
+    let done = match durability {
+        Durability::Normal => write_batch(desk, batch).map(|_| ()),
+        // What finds that all was done before it promises the same: nothing that came before is in doubt then.
+        Durability::Full => desk.settle_doubt().and_then(|()| match write_batch(desk, batch)? {
+            true => desk.sync(),
+            false => Ok(()),
+        }),
     };
     for job in batch.drain(..) {
         job.answer(done.as_ref().err().map(String::as_str));
@@ -398,18 +314,21 @@ fn execute(db: &Connection, text: &str) -> rusqlite::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+    use super::super::desk::CHECKPOINT_PAGES;
     use super::*;
 
     fn writer() -> Writer {
         let db = Connection::open_in_memory().unwrap();
         db.execute_batch("CREATE TABLE t (x INTEGER PRIMARY KEY); CREATE TABLE message_search (words); CREATE TABLE title_search (words)")
             .unwrap();
-        Writer::start(db).unwrap()
+        Writer::at(Desk::unsynced(db).unwrap()).unwrap()
     }
 
     fn insert(x: i64) -> impl Fn(&Connection) -> Result<()> + Send + 'static {
         move |db| {
-            db.execute("INSERT INTO t VALUES (?1)", [x])?;
+            db.execute("INSERT INTO t (x) VALUES (?1)", [x])?;
             Ok(())
         }
     }
@@ -445,64 +364,87 @@ mod tests {
         let path = folder.path().join("log.db");
         let db = super::super::open::open(&path, super::super::Use::Command).unwrap().writer;
         db.execute_batch("CREATE TABLE t (x INTEGER PRIMARY KEY, y BLOB)").unwrap();
-        Desk::new(db).unwrap()
+        Desk::new(db, &path).unwrap()
     }
 
     #[tokio::test]
     async fn what_must_survive_power_loss_is_answered_once_the_log_is_synced() {
         let folder = tempfile::tempdir().unwrap();
-        let mut desk = on_file(&folder);
-        let log = desk.log.clone().unwrap();
-        assert_eq!(log, folder.path().join("log.db-wal"));
-        assert!(log.exists());
-        // A log that cannot be opened cannot be synced.
-        let elsewhere = folder.path().join("missing");
-        desk.log = Some(elsewhere.clone());
-        let writer = Writer::at(desk).unwrap();
-        let insert = |x: i64| move |db: &Connection| Ok(db.execute("INSERT INTO t (x) VALUES (?1)", [x])?);
+        let log = folder.path().join("log.db-wal");
+        let (fails, syncs) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let (failing, counted) = (Arc::clone(&fails), Arc::clone(&syncs));
+        let writer = Writer::at(on_file(&folder).with_sync(move |synced| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            if failing.load(Ordering::Relaxed) { Err(std::io::Error::other("no")) } else { synced() }
+        }));
+        let writer = writer.unwrap();
         writer.write(Durability::Normal, insert(1)).await.unwrap();
         writer.write_small(insert(2)).await.unwrap();
-        let Err(StoreError::Unavailable(reason)) = writer.write(Durability::Full, insert(3)).await else {
-            panic!("answered without a sync");
-        };
-        assert!(reason.contains("could not be synced"), "{reason}");
+        assert_eq!(syncs.load(Ordering::Relaxed), 0);
+        writer.write(Durability::Full, insert(3)).await.unwrap();
         // Nothing was written, so there is nothing to sync.
         assert_eq!(writer.write(Durability::Full, |_| Ok(7)).await.unwrap(), 7);
-        // After a failure the log is trusted once it has been moved into the file.
-        File::create(elsewhere).unwrap();
+        assert_eq!(syncs.load(Ordering::Relaxed), 1);
+        fails.store(true, Ordering::Relaxed);
+        let Err(StoreError::Unavailable(reason)) = writer.write(Durability::Full, insert(4)).await else {
+            panic!("answered without a sync");
+        };
+        assert!(reason.contains("could not be synced: no"), "{reason}");
+        // It is there all the same; who finds it is answered once it lasts, which the log is no witness for.
         assert!(log.metadata().unwrap().len() > 0);
-        writer.write(Durability::Full, insert(4)).await.unwrap();
+        assert_eq!(writer.write(Durability::Full, |_| Ok(7)).await.unwrap(), 7);
         assert_eq!(log.metadata().unwrap().len(), 0);
+        fails.store(false, Ordering::Relaxed);
         writer.write(Durability::Full, insert(5)).await.unwrap();
         assert!(log.metadata().unwrap().len() > 0);
-        assert_eq!(count(&writer).await, 5);
+        assert_eq!((count(&writer).await, syncs.load(Ordering::Relaxed)), (5, 3));
+    }
+
+    #[tokio::test]
+    async fn what_is_in_doubt_keeps_the_next_write_from_beginning() {
+        let folder = tempfile::tempdir().unwrap();
+        let failing = |_: &dyn Fn() -> std::io::Result<()>| Err(std::io::Error::other("no"));
+        let writer = Writer::at(on_file(&folder).with_sync(failing)).unwrap();
+        // A reader that still needs the log.
+        let reader = super::super::open::connect_existing(&folder.path().join("log.db")).unwrap();
+        reader.execute_batch("BEGIN; SELECT count(*) FROM t").unwrap();
+        writer.alone(|db| Ok(db.busy_timeout(Duration::ZERO)?)).await.unwrap();
+        assert!(writer.write(Durability::Full, insert(1)).await.is_err());
+        let Err(StoreError::Unavailable(reason)) = writer.write(Durability::Full, insert(2)).await else {
+            panic!("answered in doubt");
+        };
+        assert!(reason.contains("could not be moved into the file"), "{reason}");
+        assert_eq!(count(&writer).await, 1);
+        reader.execute_batch("COMMIT").unwrap();
+        assert_eq!(writer.write(Durability::Full, |_| Ok(7)).await.unwrap(), 7);
     }
 
     #[tokio::test]
     async fn the_connection_is_free_during_a_sync() {
-        // A pipe without a writer: opening it waits, as a slow disk would.
         let folder = tempfile::tempdir().unwrap();
-        let mut desk = on_file(&folder);
-        let pipe = folder.path().join("pipe");
-        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-        desk.log = Some(pipe.clone());
-        let writer = Writer::at(desk).unwrap();
-        let insert = |db: &Connection| Ok(db.execute("INSERT INTO t DEFAULT VALUES", [])?);
+        let (release, held) = std::sync::mpsc::channel::<()>();
+        let held = Mutex::new(held);
+        let writer = Writer::at(on_file(&folder).with_sync(move |synced| {
+            // For as long as somebody holds the other end.
+            let _ = held.lock().unwrap().recv();
+            synced()
+        }));
+        let writer = writer.unwrap();
         let meanwhile = async {
             while count(&writer).await == 0 {
                 tokio::task::yield_now().await;
             }
-            writer.write(Durability::Normal, insert).await.unwrap();
+            writer.write(Durability::Normal, insert(2)).await.unwrap();
             let place = |_: &Connection| Ok(std::thread::current().id());
             assert_eq!(writer.write_small(place).await.unwrap(), std::thread::current().id());
-            let opening = tokio::task::spawn_blocking(move || File::options().write(true).open(pipe));
-            opening.await.unwrap().unwrap()
         };
-        let meanwhile = tokio::time::timeout(Duration::from_secs(20), meanwhile);
-        let (full, meanwhile) = tokio::join!(writer.write(Durability::Full, insert), meanwhile);
-        assert!(meanwhile.is_ok());
-        // A pipe cannot be synced.
-        assert!(matches!(full, Err(StoreError::Unavailable(_))));
+        let meanwhile = async {
+            let done = tokio::time::timeout(Duration::from_secs(20), meanwhile).await;
+            drop(release);
+            done
+        };
+        let (full, meanwhile) = tokio::join!(writer.write(Durability::Full, insert(1)), meanwhile);
+        assert!(meanwhile.is_ok() && full.is_ok());
         assert_eq!(count(&writer).await, 2);
     }
 
@@ -515,7 +457,7 @@ mod tests {
         let busy = writer.alone(move |_| Ok(held.recv().ok()));
         let waiting = async {
             // By now the writer has the other work.
-            while writer.desk.seat.try_lock().is_ok() {
+            while writer.desk.sit_if_free().is_some() {
                 tokio::task::yield_now().await;
             }
             let small = writer.write_small(place);
@@ -561,11 +503,9 @@ mod tests {
         let mut by = Vec::new();
         for _ in 0..6 {
             by.push(writer.write_small(fill).await.unwrap() == own);
-            // The writer's thread moves the log after its answer, before it lets go of the desk.
+            // The thread moves the log after its answer, before it lets go of the seat.
             writer.alone(|_| Ok(())).await.unwrap();
-            while writer.desk.seat.try_lock().is_err() {
-                tokio::task::yield_now().await;
-            }
+            drop(writer.desk.sit());
         }
         // What comes upon a full log is the thread's, and so is the commit after it was moved.
         assert_eq!(by, [true, true, false, true, false, true]);

@@ -175,8 +175,8 @@ async fn the_connection_of_appends_knows_one_workspace_at_a_time_and_is_replaced
         unfiltered.append_events(&anns_held, &events(n, n)).await.unwrap();
         let refused = unfiltered.append_events(&foreign, &events(n + 1, n + 1)).await;
         assert!(matches!(refused, Err(StoreError::Lost)), "{refused:?}");
-        unfiltered.append_events(&bobs_held, &events(n, n)).await.unwrap();
         unfiltered.append_events(&anns_held, &events(n + 1, n + 1)).await.unwrap();
+        unfiltered.append_events(&bobs_held, &events(n, n)).await.unwrap();
         // The one that comes instead has been told nothing.
         let end = "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity \
                    WHERE datname = current_database() AND query LIKE 'WITH moved AS (UPDATE runs%'";

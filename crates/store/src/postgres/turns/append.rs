@@ -159,14 +159,12 @@ impl Appends {
             let statement = client.prepare_cached(query.text).await?;
             // The first poll sends both.
             let (telling, rows) = join(tell, client.query(&statement, &query.params)).await;
-            telling?;
-            Ok::<_, tokio_postgres::Error>(rows)
+            telling.and(rows)
         };
         let answered = db.presence.answer(pin!(work)).await;
         match answered {
-            Ok(done) => {
-                let rows = done?;
-                *told = Some(now);
+            Ok(rows) => {
+                *told = rows.is_ok().then_some(now);
                 Ok(rows)
             }
             Err(silent) => Err(discard(client, silent)),
