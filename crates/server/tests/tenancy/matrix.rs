@@ -255,6 +255,7 @@ async fn the_victims_own_admin_may_do_all_of_it(backend: Backend) {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         }
+        victim.wait_for_the_queue(&server).await;
     }
 }
 

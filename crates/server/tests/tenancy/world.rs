@@ -269,6 +269,22 @@ impl Victim {
         view
     }
 
+    /// Where the run under way has been ended, the one behind it starts, and takes a script of the sandbox: it is waited
+    /// for, or that would be the next victim's.
+    pub async fn wait_for_the_queue(&self, server: &TestServer) {
+        let owner = server.caller(&self.owner);
+        let Ids { workspace, running, queued, .. } = &self.ids;
+        let is_open = async |run: &str| {
+            let answer = get(&owner, &format!("/v1/runs/{run}?workspace={workspace}")).await;
+            matches!(answer.body["status"].as_str(), Some("queued" | "running"))
+        };
+        let mut looks = 0..100;
+        while !is_open(running).await && is_open(queued).await {
+            assert!(looks.next().is_some(), "the run in the queue does not end");
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+    }
+
     /// As `view`, where some of it may be gone.
     pub async fn view_or_refusals(&self, server: &TestServer) -> Vec<String> {
         let (boss, owner) = (server.caller(&self.boss), server.caller(&self.owner));
