@@ -65,7 +65,7 @@ fn arguments() -> Command {
                 .hide(true)
                 .about("Serves as the bare relay; the benchmark starts it by itself")
                 .arg(Arg::new("upstream").long("upstream").required(true))
-                .arg(Arg::new("file").long("file").value_parser(value_parser!(PathBuf))),
+                .arg(Arg::new("database").long("database")),
         )
         .subcommand(
             Command::new("upstream")
@@ -79,7 +79,7 @@ async fn main() -> anyhow::Result<()> {
     let given = arguments().get_matches();
     if let Some(("relay", given)) = given.subcommand() {
         let upstream = given.get_one::<String>("upstream").context("the relay needs an upstream")?;
-        return turns::relay::run(upstream, given.get_one::<PathBuf>("file").map(PathBuf::as_path)).await;
+        return turns::relay::run(upstream, given.get_one::<String>("database").map(String::as_str)).await;
     }
     if let Some(("upstream", _)) = given.subcommand() {
         return turns::upstream::run().await;

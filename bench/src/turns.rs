@@ -21,7 +21,7 @@ use anyhow::Context as _;
 use tokio::process::Command;
 
 use self::client::{Load, Turn};
-use self::peers::{Kind, Subject};
+use self::peers::{Kind, Rows, Subject};
 use self::process::Peer;
 use self::report::Board;
 use crate::measure::Pace;
@@ -58,20 +58,25 @@ pub async fn run(plan: &Plan<'_>) -> anyhow::Result<()> {
         place::make_workspaces(&*place.store).await?;
         peers::invite(place).await?;
     }
-    let mut kinds = vec![Kind::Relay, Kind::KeepingRelay];
+    // The peers' tables are apart from each other and from ours.
+    let peers = if databases.len() > 1 { testkit::postgres::database().await } else { None };
+    let rows = || std::iter::once(Rows::Sqlite).chain(peers.iter().map(|peers| Rows::Postgres(peers.url())));
+    let mut kinds = vec![Kind::Relay];
+    kinds.extend(rows().map(Kind::KeepingRelay));
     kinds.extend(databases.iter().map(Kind::Threadkeep));
-    kinds.extend(plan.node.map(Kind::Node));
+    kinds.extend(plan.node.iter().flat_map(|node| rows().map(|rows| Kind::Node(node, rows))));
 
     let mut subjects = Vec::new();
     for kind in &kinds {
         subjects.push(Subject::start(kind, sandbox, plan.server).await.with_context(|| kind.name())?);
     }
-    let mut board = Board::begin(&subjects, &Kind::KeepingRelay)?;
+    let mut board = Board::begin(&subjects)?;
     measure(&subjects, &mut board).await?;
     board.finish()?;
     for subject in subjects {
         subject.stop().await?;
     }
+    drop(peers);
     by_model::print(&databases, sandbox, plan).await?;
     growth::print(&databases, sandbox, plan).await?;
     for place in databases.iter().flat_map(|database| &database.places) {

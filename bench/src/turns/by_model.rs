@@ -33,7 +33,7 @@ pub async fn print(databases: &[Database], sandbox: &str, plan: &Plan<'_>) -> an
             reached.extend(attempt(subject, "16 at once", measuring).await);
         }
     }
-    let mut board = Board::begin(&subjects, &Kind::ModelRelay)?;
+    let mut board = Board::begin(&subjects)?;
     let column = |what: fn(&super::Reached) -> f64| {
         reached.iter().map(|rounds| middle(rounds.iter().map(what))).collect::<Vec<_>>()
     };

@@ -4,7 +4,7 @@ use anyhow::Context as _;
 use serde_json::json;
 
 use super::client::{self, Target};
-use super::peers::{Kind, NODE, Subject};
+use super::peers::{Kind, NODE, Rows, Subject};
 use super::{Plan, upstream};
 use crate::measure::interleaved;
 use crate::place::Database;
@@ -38,7 +38,7 @@ pub async fn print(databases: &[Database], sandbox: &str, plan: &Plan<'_>) -> an
     }
     if let Some(folder) = plan.node {
         note("Node: making long chats");
-        let subject = Subject::start(&Kind::Node(folder), sandbox, plan.server).await?;
+        let subject = Subject::start(&Kind::Node(folder, Rows::Sqlite), sandbox, plan.server).await?;
         let mut targets = Vec::new();
         for length in NODE_LENGTHS {
             targets.push(vec![fill(&subject.target, length).await?]);

@@ -1,11 +1,12 @@
 //! What is measured: Threadkeep on a database, the bare relays, the typical app. Each is a process of its own,
 //! started from nothing on the same upstream.
 
+use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use domain::scope::Role;
+use domain::scope::Role as MemberRole;
 use domain::time::from_ms;
 use tempfile::TempDir;
 use testkit::process::ServerProcess;
@@ -21,17 +22,42 @@ pub const NODE: &str = "Node app";
 /// So many that ten thousand streams are within the default limits of each.
 const USERS: usize = 125;
 
+/// Where a peer keeps its rows.
+#[derive(Clone, Copy)]
+pub enum Rows<'a> {
+    /// A file of its own.
+    Sqlite,
+    /// The address of a database that no other peer of its kind uses.
+    Postgres(&'a str),
+}
+
+impl Rows<'_> {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Sqlite => "SQLite",
+            Self::Postgres(_) => "PostgreSQL",
+        }
+    }
+
+    fn address(self, file: &Path) -> OsString {
+        match self {
+            Self::Sqlite => file.into(),
+            Self::Postgres(url) => url.into(),
+        }
+    }
+}
+
 #[derive(Clone, Copy)]
 pub enum Kind<'a> {
     Threadkeep(&'a Database),
     /// Bytes in, bytes out.
     Relay,
     /// Reads the sandbox's lines and keeps two rows.
-    KeepingRelay,
+    KeepingRelay(Rows<'a>),
     /// The same with the model's.
     ModelRelay,
     /// The folder with its installed packages.
-    Node(&'a Path),
+    Node(&'a Path, Rows<'a>),
 }
 
 impl Kind<'_> {
@@ -39,11 +65,38 @@ impl Kind<'_> {
         match self {
             Self::Threadkeep(database) => format!("Threadkeep, {}", database.name),
             Self::Relay => "bare relay".into(),
-            Self::KeepingRelay => "relay that keeps two rows".into(),
-            Self::ModelRelay => "relay of a model that keeps two rows".into(),
-            Self::Node(_) => NODE.into(),
+            Self::KeepingRelay(rows) => format!("relay that keeps two rows, {}", rows.name()),
+            Self::ModelRelay => "relay of a model that keeps two rows, SQLite".into(),
+            Self::Node(_, rows) => format!("{NODE}, {}", rows.name()),
         }
     }
+
+    /// What goals say of it.
+    fn role(&self) -> Role {
+        match self {
+            Self::Threadkeep(_) => Role::Ours,
+            Self::Relay => Role::Beside,
+            Self::KeepingRelay(_) | Self::ModelRelay => Role::Relay,
+            Self::Node(..) => Role::Node,
+        }
+    }
+
+    fn database(&self) -> &'static str {
+        match self {
+            Self::Threadkeep(database) => database.name,
+            Self::KeepingRelay(rows) | Self::Node(_, rows) => rows.name(),
+            Self::Relay | Self::ModelRelay => Rows::Sqlite.name(),
+        }
+    }
+}
+
+/// Goals are ours, by the relay's or by the Node app's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    Ours,
+    Relay,
+    Node,
+    Beside,
 }
 
 enum Process {
@@ -53,6 +106,9 @@ enum Process {
 
 pub struct Subject {
     pub name: String,
+    pub role: Role,
+    /// By name.
+    pub database: &'static str,
     process: Process,
     _data: TempDir,
     pub pid: u32,
@@ -69,20 +125,25 @@ impl Subject {
                 let (process, started) = timed(threadkeep(database, sandbox, server, data.path())).await?;
                 (Process::Threadkeep(Box::new(process)), started)
             }
-            Kind::Relay | Kind::KeepingRelay | Kind::ModelRelay => {
+            Kind::Relay | Kind::KeepingRelay(_) | Kind::ModelRelay => {
                 let path = if matches!(kind, Kind::ModelRelay) { "/v1/chat/completions" } else { "/stream" };
                 let mut command = Command::new(std::env::current_exe()?);
                 command.args(["relay", "--upstream", &format!("{sandbox}{path}")]);
-                if !matches!(kind, Kind::Relay) {
-                    command.arg("--file").arg(data.path().join("relay.db"));
+                let rows = match kind {
+                    Kind::KeepingRelay(rows) => Some(*rows),
+                    Kind::ModelRelay => Some(Rows::Sqlite),
+                    _ => None,
+                };
+                if let Some(rows) = rows {
+                    command.arg("--database").arg(rows.address(&data.path().join("relay.db")));
                 }
                 let (peer, started) = timed(Peer::start(&mut command)).await?;
                 (Process::Peer(Box::new(peer)), started)
             }
-            Kind::Node(folder) => {
+            Kind::Node(folder, rows) => {
                 let mut command = Command::new("node");
                 command.arg(folder.join("server.mjs")).env("MODEL_URL", format!("{sandbox}/v1"));
-                command.env("DB", data.path().join("chat.db")).env("NODE_ENV", "production");
+                command.env("DB", rows.address(&data.path().join("chat.db"))).env("NODE_ENV", "production");
                 let (peer, started) = timed(Peer::start(&mut command)).await?;
                 (Process::Peer(Box::new(peer)), started)
             }
@@ -100,18 +161,19 @@ impl Subject {
                 };
                 ("/v1/turns?wire=envelope", users().map(headers).collect(), r#"{"message":"{ask}"}"#)
             }
-            Kind::Relay | Kind::KeepingRelay | Kind::ModelRelay => {
+            Kind::Relay | Kind::KeepingRelay(_) | Kind::ModelRelay => {
                 ("/", Vec::new(), r#"{"message":"{ask}"}"#)
             }
-            Kind::Node(_) => ("/turn", Vec::new(), r#"{"id":"{n}-{ask}","text":"{ask}"}"#),
+            Kind::Node(..) => ("/turn", Vec::new(), r#"{"id":"{n}-{ask}","text":"{ask}"}"#),
         };
         let target = Target { address, path, callers, body: body.to_owned() };
         let pid = pid.context("a peer ended at once")?;
-        Ok(Self { name: kind.name(), process, _data: data, pid, started, target })
+        let (name, role, database) = (kind.name(), kind.role(), kind.database());
+        Ok(Self { name, role, database, process, _data: data, pid, started, target })
     }
 
     pub fn is_ours(&self) -> bool {
-        matches!(self.process, Process::Threadkeep(_))
+        self.role == Role::Ours
     }
 
     pub async fn stop(self) -> anyhow::Result<()> {
@@ -130,7 +192,10 @@ fn users() -> impl Iterator<Item = String> {
 /// Makes the users members.
 pub async fn invite(place: &Place) -> anyhow::Result<()> {
     for user in users().skip(1) {
-        place.store.put_member(&corpus::scope(ADMIN, Role::Admin), &user, Role::Member, from_ms(0)).await?;
+        place
+            .store
+            .put_member(&corpus::scope(ADMIN, MemberRole::Admin), &user, MemberRole::Member, from_ms(0))
+            .await?;
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! The bare relay: what a turn costs when next to nothing is promised. It forwards the request to its upstream, a
 //! sandbox or a model, reads the lines, sends the deltas on, and at the end, before the last event, commits two rows:
-//! what was said and what was answered, found again by their thread. One writer, group commit, `synchronous = FULL`. No
-//! sign-in, no log, no resume. Without a file it only hands the bytes on.
+//! what was said and what was answered, found again by their thread, in SQLite (`synchronous = FULL`) or PostgreSQL. One
+//! writer, group commit. No sign-in, no log, no resume. Without a database it only hands the bytes on.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -22,6 +22,7 @@ use serde::Deserialize;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
+use tokio_postgres::NoTls;
 use uuid::Uuid;
 
 #[derive(Deserialize)]
@@ -61,8 +62,12 @@ struct Save {
 }
 
 /// Serves until it is killed; says its address first.
-pub async fn run(upstream: &str, file: Option<&Path>) -> anyhow::Result<()> {
-    let saves = file.map(start_writer).transpose()?;
+pub async fn run(upstream: &str, database: Option<&str>) -> anyhow::Result<()> {
+    let saves = match database {
+        Some(url) if url.starts_with("postgres://") => Some(start_postgres(url).await?),
+        Some(file) => Some(start_sqlite(Path::new(file))?),
+        None => None,
+    };
     let mut connector = HttpConnector::new();
     connector.set_nodelay(true);
     let client = Client::builder(TokioExecutor::new()).build(connector);
@@ -83,7 +88,7 @@ pub async fn run(upstream: &str, file: Option<&Path>) -> anyhow::Result<()> {
 }
 
 /// A writer that fails ends, and with it every turn.
-fn start_writer(file: &Path) -> anyhow::Result<mpsc::UnboundedSender<Save>> {
+fn start_sqlite(file: &Path) -> anyhow::Result<mpsc::UnboundedSender<Save>> {
     let (saves, queue) = mpsc::unbounded_channel();
     let db = open(file)?;
     std::thread::spawn(move || write(&db, queue));
@@ -103,15 +108,12 @@ fn open(file: &Path) -> anyhow::Result<Connection> {
 
 /// What has gathered while the last commit was under way shares the next one.
 fn write(db: &Connection, mut queue: mpsc::UnboundedReceiver<Save>) -> rusqlite::Result<()> {
-    let (mut saves, mut threads) = (Vec::new(), 0_u128);
+    let (mut saves, mut threads) = (Vec::new(), threads());
     while queue.blocking_recv_many(&mut saves, 256) > 0 {
         let transaction = db.unchecked_transaction()?;
         let mut insert = db.prepare_cached("INSERT INTO said (thread, role, text) VALUES (?1, ?2, ?3)")?;
         for save in &saves {
-            // Spread as random ids are, so that the index is written to where theirs would be.
-            threads += 1;
-            let thread =
-                Uuid::from_u128(threads.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835)).to_string();
+            let thread = threads.next();
             insert.execute((&thread, "user", &save.said))?;
             insert.execute((&thread, "assistant", &save.answered))?;
         }
@@ -121,6 +123,48 @@ fn write(db: &Connection, mut queue: mpsc::UnboundedReceiver<Save>) -> rusqlite:
         }
     }
     Ok(())
+}
+
+/// As on SQLite: one writer, and one statement, which is a commit, for what has gathered.
+async fn start_postgres(url: &str) -> anyhow::Result<mpsc::UnboundedSender<Save>> {
+    let (saves, mut queue) = mpsc::unbounded_channel();
+    let (db, connection) = tokio_postgres::connect(url, NoTls).await?;
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async move { connection.await.map_err(anyhow::Error::from) });
+    db.batch_execute(
+        "CREATE TABLE said (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, thread text NOT NULL, \
+         role text NOT NULL, text text NOT NULL); \
+         CREATE INDEX said_in ON said (thread, id)",
+    )
+    .await?;
+    let insert = db
+        .prepare(
+            "INSERT INTO said (thread, role, text) SELECT * FROM unnest($1::text[], $2::text[], $3::text[])",
+        )
+        .await?;
+    tasks.spawn(async move {
+        let (mut saves, mut threads) = (Vec::<Save>::new(), threads());
+        while queue.recv_many(&mut saves, 256).await > 0 {
+            let ids: Vec<String> =
+                saves.iter().flat_map(|_| std::iter::repeat_n(threads.next(), 2)).flatten().collect();
+            let roles: Vec<&str> = saves.iter().flat_map(|_| ["user", "assistant"]).collect();
+            let texts: Vec<&str> = saves.iter().flat_map(|save| [&*save.said, &*save.answered]).collect();
+            db.execute(&insert, &[&ids, &roles, &texts]).await?;
+            for save in saves.drain(..) {
+                let _ = save.saved.send(());
+            }
+        }
+        Ok(())
+    });
+    tasks.detach_all();
+    Ok(saves)
+}
+
+/// Ids of threads, spread as random ones are, so that the index is written to where theirs would be.
+fn threads() -> impl Iterator<Item = String> {
+    const STEP: u128 = 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835;
+    std::iter::successors(Some(STEP), |last| Some(last.wrapping_add(STEP)))
+        .map(|id| Uuid::from_u128(id).to_string())
 }
 
 /// The upstream's answer ended early.

@@ -4,7 +4,7 @@
 use std::io::Write as _;
 
 use super::AT_ONCE;
-use super::peers::{self, Kind, Subject};
+use super::peers::{Role, Subject};
 use crate::report::thousands;
 
 pub const READY: &str = "ready after, ms";
@@ -37,25 +37,28 @@ pub fn most_held(streams: usize) -> String {
 
 struct Column {
     name: String,
-    ours: bool,
+    role: Role,
+    database: &'static str,
 }
 
 pub struct Board {
     columns: Vec<Column>,
-    /// The name of the one that goals speak of.
-    relay: String,
     /// Figures by column; one that could not be taken is none.
     rows: Vec<(String, Vec<Option<f64>>)>,
 }
 
 impl Board {
-    pub fn begin(subjects: &[Subject], relay: &Kind<'_>) -> anyhow::Result<Self> {
-        let column = |subject: &Subject| Column { name: subject.name.clone(), ours: subject.is_ours() };
+    pub fn begin(subjects: &[Subject]) -> anyhow::Result<Self> {
+        let column = |subject: &Subject| Column {
+            name: subject.name.clone(),
+            role: subject.role,
+            database: subject.database,
+        };
         let columns: Vec<Column> = subjects.iter().map(column).collect();
         let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
         say(&format!("\n## One turn of {} deltas\n\n| | {} |", super::DELTAS, names.join(" | ")))?;
         say(&format!("|---{}|", "|---".repeat(columns.len())))?;
-        Ok(Self { columns, relay: relay.name(), rows: Vec::new() })
+        Ok(Self { columns, rows: Vec::new() })
     }
 
     pub fn row(&mut self, what: &str, figures: Vec<Option<f64>>) -> anyhow::Result<()> {
@@ -68,7 +71,8 @@ impl Board {
     /// Prints the goals.
     pub fn finish(self) -> anyhow::Result<()> {
         say("\n| goal | by | figure | |\n|---|---|---|---|")?;
-        for (index, column) in self.columns.iter().enumerate().filter(|(_, column)| column.ours) {
+        for (index, column) in self.columns.iter().enumerate().filter(|(_, column)| column.role == Role::Ours)
+        {
             for goal in self.goals(index) {
                 let figure = goal.figure.map_or("–".into(), |figure| format!("{figure:.2}"));
                 let verdict = if goal.is_reached() { "reached" } else { "**missed**" };
@@ -78,9 +82,9 @@ impl Board {
         Ok(())
     }
 
-    /// Goals are for the rows that were meant to be taken, beside those that were there.
+    /// Goals are for the rows that were meant to be taken.
     fn has(&self, what: &str) -> bool {
-        self.rows.iter().any(|(name, _)| name == what) || self.columns.iter().any(|c| c.name == what)
+        self.rows.iter().any(|(name, _)| name == what)
     }
 
     fn figure(&self, what: &str, column: usize) -> Option<f64> {
@@ -88,30 +92,32 @@ impl Board {
         figures.get(column).copied().flatten()
     }
 
-    /// One column's figure as a multiple of another's, which is found by its name.
-    fn ratio(&self, what: &str, column: usize, other: &str) -> Option<f64> {
-        let other = self.columns.iter().position(|column| column.name == other)?;
-        Some(self.figure(what, column)? / self.figure(what, other)?)
+    /// One of ours beside the peers that have a role: those on SQLite, which the goals mean, and those on its own
+    /// database. Each with what the goal is called and the figure as a multiple of theirs.
+    fn beside(&self, what: &str, ours: usize, role: Role) -> Vec<(String, Option<f64>)> {
+        let own = self.columns.get(ours).map_or("", |column| column.database);
+        let peers = self.columns.iter().enumerate().filter(|(_, column)| {
+            column.role == role && (column.database == "SQLite" || column.database == own)
+        });
+        let ratio = |peer| Some(self.figure(what, ours)? / self.figure(what, peer)?);
+        peers.map(|(peer, column)| (format!("{what} by that of the {}", column.name), ratio(peer))).collect()
     }
 
     fn goals(&self, ours: usize) -> Vec<Goal> {
-        let by_relay = |what: &str| self.ratio(what, ours, &self.relay);
+        let beside = |what: &str, role| self.beside(what, ours, role).into_iter();
         let mut goals = Vec::new();
         for at_once in AT_ONCE {
             let (turns, cpu) = (turns(at_once), cpu(at_once));
             if at_once > 1 && self.has(&turns) {
-                if self.has(peers::NODE) {
-                    let figure = self.ratio(&turns, ours, peers::NODE);
-                    goals.push(at_least(8.0, format!("{turns} by the Node app's"), figure));
-                }
-                goals.push(at_least(0.6, format!("{turns} by the relay's"), by_relay(&turns)));
+                goals.extend(beside(&turns, Role::Node).map(|(what, figure)| at_least(8.0, what, figure)));
+                goals.extend(beside(&turns, Role::Relay).map(|(what, figure)| at_least(0.6, what, figure)));
             }
             if self.has(&cpu) {
-                goals.push(at_most(1.75, format!("{cpu} by the relay's"), by_relay(&cpu)));
+                goals.extend(beside(&cpu, Role::Relay).map(|(what, figure)| at_most(1.75, what, figure)));
             }
         }
         for (what, most) in [(ADDED, 3.0), (PACED_BYTE, 2.0)].into_iter().filter(|(what, _)| self.has(what)) {
-            goals.push(at_most(most, format!("{what} by the relay's"), by_relay(what)));
+            goals.extend(beside(what, Role::Relay).map(|(what, figure)| at_most(most, what, figure)));
         }
         let held = self.rows.iter().filter(|(what, _)| what.starts_with("KiB per held stream"));
         let held = held.map(|(what, _)| (what.as_str(), 48.0));
@@ -188,6 +194,24 @@ mod tests {
         assert_eq!(reached(Some(8.1)), [true, false]);
         assert_eq!(reached(None), [false, false]);
         assert_eq!(reached(Some(f64::NAN)), [false, false]);
+    }
+
+    #[test]
+    fn ours_stands_beside_the_peers_on_sqlite_and_on_its_own_database() {
+        let column = |role, database| Column { name: format!("{role:?} on {database}"), role, database };
+        let columns = vec![
+            column(Role::Beside, "SQLite"),
+            column(Role::Relay, "SQLite"),
+            column(Role::Relay, "PostgreSQL"),
+            column(Role::Ours, "SQLite"),
+            column(Role::Ours, "PostgreSQL"),
+        ];
+        let figures = [1.0, 100.0, 50.0, 80.0, 40.0].map(Some).to_vec();
+        let board = Board { columns, rows: vec![("turns".into(), figures)] };
+        let on_sqlite = ("turns by that of the Relay on SQLite".to_owned(), Some(0.8));
+        assert_eq!(board.beside("turns", 3, Role::Relay), [on_sqlite]);
+        let ratios = board.beside("turns", 4, Role::Relay).into_iter().map(|(_, ratio)| ratio);
+        assert_eq!(ratios.collect::<Vec<_>>(), [Some(0.4), Some(0.8)]);
     }
 
     #[test]
