@@ -123,6 +123,11 @@ fn a_step_is_told_as_it_was_sent() {
             12,
         ),
         (
+            r#"{"type":"step","id":"s","name":"n","status":"running","ts":-1700000000000}"#,
+            r#"{"type":"step","id":"s","name":"n","status":"running","ts":-1700000000000}"#,
+            0,
+        ),
+        (
             r#" { "status":"failed", "id":"s","name":"n","type":"step","x":1 } "#,
             r#"{ "status":"failed", "id":"s","name":"n","type":"step","x":1 ,"ts":99}"#,
             99,

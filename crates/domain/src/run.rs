@@ -63,6 +63,13 @@ pub enum OnBusy {
     Rollback,
 }
 
+impl OnBusy {
+    /// Whether the others are cancelled for its sake.
+    pub fn interrupts(self) -> bool {
+        matches!(self, Self::Interrupt | Self::Rollback)
+    }
+}
+
 /// What becomes of a run when nobody reads it any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

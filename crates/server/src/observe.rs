@@ -77,11 +77,30 @@ pub fn start_logging(format: LogFormat) {
     let filter = tracing_subscriber::EnvFilter::try_from_default_env()
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn,server=info,store=info,upstream=info"));
     let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    let builder =
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours);
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(|| Unbreakable(std::io::stderr()))
+        .with_ansi(colours)
+        // It would say so on standard error, where a failure is a panic.
+        .log_internal_errors(false);
     match format {
         LogFormat::Json => builder.json().with_current_span(true).with_span_list(false).init(),
         LogFormat::Text => builder.init(),
+    }
+}
+
+/// Standard error, whose reader may have gone and whose disk may be full: what cannot be written is let go, and whatever
+/// was being logged goes on.
+struct Unbreakable(std::io::Stderr);
+
+impl std::io::Write for Unbreakable {
+    fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
+        let _ = self.0.write_all(line);
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
     }
 }
 

@@ -8,13 +8,16 @@ use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use domain::run::Run;
+use domain::event::{Done, Failed, RunEvent};
+use domain::run::{Run, RunStatus};
 use domain::wire::{Renderer, Wire, forward};
 use futures_util::stream;
-use turn::Follower;
+use store::StoreError;
+use turn::{Follower, TurnError};
 use uuid::Uuid;
 
 use crate::extract::{Caller, Named};
+use crate::problem::Problem;
 
 pub const HEARTBEAT: Duration = Duration::from_secs(15);
 /// A stream ends within this of its reader losing the right to read.
@@ -60,9 +63,8 @@ impl Reader {
         let mut silent_until = tokio::time::Instant::now() + HEARTBEAT;
         while !self.over {
             if self.checked.elapsed() >= RECHECK {
-                // The credential may have been taken back, and the membership with it. A store that is away for a
-                // moment says nothing about that.
-                match self.caller.recheck(self.named).await {
+                // A store that is away for a moment says nothing about what the caller may see.
+                match self.recheck().await {
                     Err(problem) if problem.status != StatusCode::SERVICE_UNAVAILABLE => return None,
                     _ => {}
                 }
@@ -93,6 +95,7 @@ impl Reader {
                     }
                 }
                 Ok(Ok(None)) => return None,
+                Ok(Err(TurnError::Store(StoreError::NotFound))) => return Some(self.gone()),
                 Ok(Err(error)) => {
                     tracing::warn!(%error, "a stream broke off");
                     return None;
@@ -100,6 +103,34 @@ impl Reader {
             }
         }
         None
+    }
+
+    /// The credential may have been taken back, the membership, or the conversation from the caller's sight.
+    async fn recheck(&self) -> Result<(), Problem> {
+        let scope = self.caller.recheck(self.named).await?;
+        self.caller.app().store.get_run(&scope, self.run).await?;
+        Ok(())
+    }
+
+    /// The end of a run whose conversation was deleted under its readers: nothing of it is told any more, but that.
+    fn gone(&mut self) -> Bytes {
+        self.over = true;
+        let (code, message) = ("cancelled".to_owned(), "the conversation was deleted".to_owned());
+        let end = [
+            RunEvent::Error(Failed { code, message, assistant: None }),
+            RunEvent::Done(Done { status: RunStatus::Cancelled }),
+        ];
+        let (last, now) = (self.follower.last_seen(), self.caller.app().clock.now().as_millisecond());
+        let mut out = Vec::new();
+        for (event, seq) in end.iter().zip(last + 1..) {
+            let data = serde_json::to_string(event).unwrap_or_default();
+            if self.raw {
+                forward(now, event.name(), &data, None, &mut out);
+            } else {
+                self.telling.renderer.push(seq, now, event.name(), &data, &mut out);
+            }
+        }
+        out.into()
     }
 
     /// Tells the dialect what the run has cost.

@@ -122,6 +122,11 @@ impl Follower {
         std::mem::take(&mut self.after)
     }
 
+    /// The number of the last event that it was given.
+    pub fn last_seen(&self) -> i64 {
+        self.after
+    }
+
     /// The next events, as many as are there; `None` after the last.
     pub async fn next(&mut self) -> Result<Option<Vec<Seen>>, TurnError> {
         while !self.finished {

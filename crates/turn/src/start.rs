@@ -53,8 +53,7 @@ impl Turns {
         self.check_agent(scope, turn.agent.as_deref()).await?;
         self.check_length(scope, &turn).await?;
         let clock = &inner.clock;
-        let interrupts =
-            matches!(turn.on_busy, domain::run::OnBusy::Interrupt | domain::run::OnBusy::Rollback);
+        let interrupts = turn.on_busy.interrupts();
         let conversation = turn.conversation;
         let brought = &turn.brought;
         let new = NewTurn {

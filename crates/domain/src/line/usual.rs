@@ -55,7 +55,11 @@ pub(super) fn parse(bytes: &[u8]) -> Option<Line> {
     if !is_sound(&fields) {
         return None;
     }
-    let ts = fields.ts.map(|ts| ts.clamp(0, LAST_MS));
+    // One that has to be put right is nothing that the step as it was sent would say.
+    if fields.ts.is_some_and(|ts| !(0..=LAST_MS).contains(&ts)) {
+        return None;
+    }
+    let ts = fields.ts;
     Some(match fields.r#type {
         "delta" => Line::Delta { text: fields.text?, ts },
         "step" => Line::Step(step(fields, ts)?),

@@ -95,8 +95,17 @@ pub async fn events(
     let after = after(query.as_deref(), &headers)?;
     let scope = caller.scope(named).await?;
     let run = app.store.get_run(&scope, path_id(&id)?).await?;
-    let follower = app.turns.follow(app.turns.open_stream(&scope)?, run.id, after).await?;
+    let follower = app.turns.follow(app.turns.open_stream(&scope)?, run.id, after).await;
+    let follower = follower.map_err(|error| beyond(error.into(), &headers))?;
     Ok(respond(follower, wire, caller, named, &run))
+}
+
+/// A number that no event of the run has, by the name under which it came.
+fn beyond(problem: Problem, headers: &HeaderMap) -> Problem {
+    match problem.code == "invalid_parameter" && headers.contains_key("last-event-id") {
+        true => Problem::invalid_header("Last-Event-ID", problem.detail),
+        false => problem,
+    }
 }
 
 /// The last event that the reader saw, by header or by query. The header is the newer one: a browser that reconnects

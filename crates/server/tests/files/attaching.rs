@@ -1,5 +1,6 @@
 //! Files that a turn attaches: copied into its message, marked with its id, checked before anything is written.
 
+use reqwest::Method;
 use serde_json::{Value, json};
 use testkit::sandbox::Release;
 
@@ -11,6 +12,7 @@ stories!(
     an_attached_file,
     what_cannot_be_attached,
     a_queued_turn,
+    a_cancelled_queued_turn,
     an_edit_keeps_what_was_attached,
     an_attachment_outlives_its_file,
 );
@@ -117,6 +119,28 @@ async fn a_queued_turn(home: Home) -> Option<()> {
     assert_eq!(messages[2]["content"], "two");
     assert_eq!(messages[2]["fileAttachments"], json!([attachment(&a)]));
     assert_eq!(ann.list(&chat).await[0]["messageId"], second["message"]);
+    Some(())
+}
+
+/// A message that never came has no files.
+async fn a_cancelled_queued_turn(home: Home) -> Option<()> {
+    let world = World::start(home).await?;
+    let ann = &world.ann;
+    let chat = ann.conversation().await;
+    let a = ann.put(&chat, "a.txt", b"a").await;
+    let gate = Release::default();
+    world.sandbox.play(scripts::wait_after(vec![], &gate, "First."));
+    let first = ann.begin(&json!({ "conversation": chat, "message": "one" })).await;
+    let turn =
+        json!({ "conversation": chat, "message": "two", "attachments": [a["id"]], "on_busy": "enqueue" });
+    let second = ann.begin(&turn).await;
+    assert_eq!(ann.list(&chat).await[0]["messageId"], second["message"]);
+    let cancel = format!("/v1/runs/{}/cancel", second["run"].as_str().unwrap());
+    let cancelled = ann.send(Method::POST, &cancel, None).await;
+    assert_eq!((cancelled.status, &cancelled.body["status"]), (200, &json!("cancelled")));
+    assert!(ann.list(&chat).await[0]["messageId"].is_null());
+    gate.open();
+    ann.log(&first["run"]).await;
     Some(())
 }
 

@@ -6,6 +6,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use testkit::process::ServerProcess;
 use testkit::server::{JWT_SECRET, token};
+use tokio::io::AsyncBufReadExt as _;
 
 use crate::house::{CONVERSATIONS, Caller, House, MEDIA, client, document, stop_well};
 
@@ -155,4 +156,28 @@ async fn every_request_is_a_json_line_with_its_id() {
         assert_eq!(line["level"], "INFO");
     }
     assert!(!output.contains("forged"), "{output}");
+}
+
+/// Whoever read its log has gone: requests are answered all the same, and it stops as it should.
+#[tokio::test]
+async fn a_log_that_nobody_reads_stops_nothing() {
+    let data = tempfile::tempdir().expect("a folder");
+    let mut command = testkit::process::command(
+        std::path::Path::new(env!("CARGO_BIN_EXE_threadkeep")),
+        &[("THREADKEEP_LISTEN", "127.0.0.1:0"), ("RUST_LOG", "info")],
+        data.path(),
+    );
+    let mut child = command.arg("serve").spawn().expect("a server");
+    drop(child.stderr.take());
+    let mut said = tokio::io::BufReader::new(child.stdout.take().expect("its stdout")).lines();
+    let line = said.next_line().await.expect("a line").expect("its address");
+    let address = line.split_whitespace().find_map(|word| word.strip_prefix("http://")).expect("an address");
+    let origin = format!("http://{}", address.split('/').next().unwrap_or_default());
+    for _ in 0..3 {
+        let answer = client().get(format!("{origin}/healthz")).send().await.expect("an answer");
+        assert_eq!(answer.status(), 200);
+    }
+    let pid = nix::unistd::Pid::from_raw(child.id().expect("its id") as i32);
+    nix::sys::signal::kill(pid, Signal::SIGTERM).expect("a signal");
+    assert!(child.wait().await.expect("its end").success());
 }

@@ -131,12 +131,11 @@ async fn places_that_are_none(backend: Backend) -> Option<()> {
         refused(&answer, 400, "invalid_parameter");
         assert_eq!(answer.body["source"]["parameter"], "after", "{bad}: {}", answer.text);
     }
-    for bad in ["-1", "x", "", "1 2", "99999999999999999999"] {
+    for bad in ["4", "-1", "x", "", "1 2", "99999999999999999999"] {
         let answer = ask(get("").header("last-event-id", bad)).await;
         refused(&answer, 400, "invalid_header");
         assert_eq!(answer.body["source"]["header"], "Last-Event-ID", "{bad}");
     }
-    refused(&ask(get("").header("last-event-id", "4")).await, 400, "invalid_parameter");
     refused(&ask(get("?after=1&after=2")).await, 400, "invalid_parameter");
     refused(&ask(get("?after=x").header("last-event-id", "2")).await, 400, "invalid_parameter");
     let reconnected = ask(get("?after=1").header("last-event-id", "2")).await;

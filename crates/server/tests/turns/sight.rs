@@ -1,5 +1,7 @@
 //! Who sees a run: whoever sees its conversation, as long as that is there.
 
+use std::time::Duration;
+
 use reqwest::Method;
 use serde_json::json;
 use testkit::sandbox::{Action, Release};
@@ -10,6 +12,7 @@ use crate::world::{CONVERSATIONS, World, ask, refused, stories, thread};
 
 stories!(
     private_and_shared,
+    out_of_sight,
     strangers,
     a_deleted_conversation,
     a_deleted_conversations_queue,
@@ -48,10 +51,7 @@ async fn private_and_shared(backend: Backend) -> Option<()> {
     assert_hidden(&carl, &run, &conversation).await;
     // The admin sees all of the workspace.
     assert_eq!(world.run(&run).await["status"], "running");
-    let shared = json!({ "data": { "type": "chat_conversation", "id": conversation, "attributes": { "visibility": "workspace" } } });
-    let patch = bob.request(Method::PATCH, &format!("{CONVERSATIONS}/{conversation}"));
-    let patch = ask(patch.header("content-type", "application/vnd.api+json").body(shared.to_string())).await;
-    assert_eq!(patch.status, 200, "{}", patch.text);
+    share(&bob, &conversation, "workspace").await;
     let reader = carl.follow(&run, 0).await;
     gate.open();
     assert_eq!(reader.rest().await.bytes, stream.rest().await.bytes);
@@ -63,6 +63,32 @@ async fn private_and_shared(backend: Backend) -> Option<()> {
         "succeeded"
     );
     Some(())
+}
+
+/// A reader who may not see the conversation any more is told nothing of it within a minute; the others go on.
+async fn out_of_sight(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let carl = world.member("carl").await;
+    let gate = Release::default();
+    world.play(wait_after(vec![delta("a")], &gate, "ab"));
+    let mut stream = world.begin(&json!({ "message": "mine" })).await;
+    let (run, conversation) = (stream.run(), stream.conversation());
+    share(&world, &conversation, "workspace").await;
+    let mut reader = carl.follow(&run, 0).await;
+    share(&world, &conversation, "private").await;
+    let ended = tokio::time::timeout(Duration::from_secs(60), async { while reader.read().await {} }).await;
+    assert!(ended.is_ok(), "it is told on");
+    assert!(!String::from_utf8_lossy(&reader.bytes).contains("event: done"));
+    gate.open();
+    stream.until("done").await;
+    Some(())
+}
+
+async fn share(owner: &World, conversation: &str, visibility: &str) {
+    let body = json!({ "data": { "type": "chat_conversation", "id": conversation, "attributes": { "visibility": visibility } } });
+    let patch = owner.request(Method::PATCH, &format!("{CONVERSATIONS}/{conversation}"));
+    let patch = ask(patch.header("content-type", "application/vnd.api+json").body(body.to_string())).await;
+    assert_eq!(patch.status, 200, "{}", patch.text);
 }
 
 async fn strangers(backend: Backend) -> Option<()> {
@@ -93,7 +119,7 @@ async fn delete(world: &World, conversation: &str) {
     );
 }
 
-/// After the 204 no stream says another word of it, the sandbox is let go and the runs are gone.
+/// After the 204 no stream says another word of it but that it is over, the sandbox is let go and the runs are gone.
 async fn a_deleted_conversation(backend: Backend) -> Option<()> {
     let world = World::start(backend).await?;
     let gate = Release::default();
@@ -107,11 +133,17 @@ async fn a_deleted_conversation(backend: Backend) -> Option<()> {
     let mut stream = world.begin(&json!({ "message": "hi", "on_disconnect": "continue" })).await;
     stream.until("delta").await;
     let (run, conversation) = (stream.run(), stream.conversation());
+    let lines = world.request(Method::GET, &format!("/v1/runs/{run}/events?wire=ndjson"));
+    let lines = lines.send().await.unwrap();
     delete(&world, &conversation).await;
     gate.open();
     while stream.read().await {}
     let text = String::from_utf8_lossy(&stream.bytes).into_owned();
     assert!(!text.contains("after"), "{text}");
+    let ended = "event: done\ndata: {\"status\":\"cancelled\"}\n\n";
+    assert!(text.contains("event: error\n") && text.ends_with(ended), "{text}");
+    let lines = lines.text().await.unwrap();
+    assert!(!lines.contains("after") && lines.lines().last().unwrap().contains("\"error\""), "{lines}");
     world.sandbox.disconnected(0).await.unwrap();
     assert_hidden(&world, &run, &conversation).await;
     Some(())

@@ -47,17 +47,13 @@ impl Runs for PostgresStore {
 
     async fn list_queue(&self, scope: &Scope, conversation: Uuid) -> Result<Vec<(Run, StartTurn)>> {
         let sql = conversations::by_id(self.database.dialect, scope, conversation, false);
-        let text = format!(
-            "SELECT {COLUMNS}, r.request FROM runs r \
-             WHERE {} AND r.conversation_id = $2 AND r.status = 'queued' ORDER BY r.queue_position",
-            inside(self.database.dialect, "r.workspace_id")
-        );
+        let text = queue(self.database.dialect);
         let queued = Query { text: &text, params: vec![&scope.workspace, &conversation] };
         let [found, rows] = self.database.read(&Settings::of(scope), [(&sql).into(), queued]).await?;
         if found.is_empty() {
             return Err(StoreError::NotFound);
         }
-        rows.iter().map(|row| Ok((read(row)?, parse_json(row.try_get(MORE)?)?))).collect()
+        read_queue(&rows)
     }
 
     async fn edit_queued(&self, scope: &Scope, run: Uuid, message: &TurnMessage) -> Result<Run> {
@@ -128,6 +124,19 @@ pub(super) fn visible(dialect: Dialect, scope: &Scope, run: Uuid) -> Sql {
 
 /// A run the scope may see, which nobody starts, edits or ends until this transaction is over. The conversation
 /// is locked first, as everywhere.
+/// Those that wait, of the conversation `$2`.
+pub(super) fn queue(dialect: Dialect) -> String {
+    format!(
+        "SELECT {COLUMNS}, r.request FROM runs r \
+         WHERE {} AND r.conversation_id = $2 AND r.status = 'queued' ORDER BY r.queue_position",
+        inside(dialect, "r.workspace_id")
+    )
+}
+
+pub(super) fn read_queue(rows: &[Row]) -> Result<Vec<(Run, StartTurn)>> {
+    rows.iter().map(|row| Ok((read(row)?, parse_json(row.try_get(MORE)?)?))).collect()
+}
+
 async fn get_locked(tx: &Transaction, scope: &Scope, run: Uuid) -> Result<(Run, String)> {
     let sql = visible(tx.dialect, scope, run);
     let found = read(&tx.row(&sql.text, &params(&sql)).await?.ok_or(StoreError::NotFound)?)?;
@@ -160,19 +169,36 @@ async fn edit_queued(tx: &Transaction, scope: &Scope, run: Uuid, message: &TurnM
 
 async fn request_cancel(tx: &Transaction, scope: &Scope, run: Uuid, now: Timestamp) -> Result<Run> {
     let (found, _) = get_locked(tx, scope, run).await?;
-    let change = match found.status {
-        RunStatus::Queued => {
-            "status = 'cancelled', ended_at = $3, error_code = 'cancelled', \
-             error_message = 'cancelled before it started', queue_position = NULL"
+    let own = tx.inside("r.workspace_id");
+    match found.status {
+        RunStatus::Queued => cancel_queued(tx, scope, &found, now).await,
+        RunStatus::Running => {
+            let text = format!(
+                "UPDATE runs r SET cancel_requested = true WHERE {own} AND r.id = $2 RETURNING {COLUMNS}"
+            );
+            read(&tx.row(&text, &[&scope.workspace, &run]).await?.ok_or(StoreError::NotFound)?)
         }
-        RunStatus::Running => "cancel_requested = $3::timestamptz IS NOT NULL",
-        _ => return Ok(found),
-    };
+        _ => Ok(found),
+    }
+}
+
+/// Takes a run out of the queue. Its message takes no place in the thread, so no file is one of that message's.
+pub(super) async fn cancel_queued(tx: &Transaction, scope: &Scope, run: &Run, now: Timestamp) -> Result<Run> {
     let text = format!(
-        "UPDATE runs r SET {change} WHERE {} AND r.id = $2 RETURNING {COLUMNS}",
+        "UPDATE runs r SET status = 'cancelled', ended_at = $3, error_code = 'cancelled', \
+         error_message = 'cancelled before it started', queue_position = NULL \
+         WHERE {} AND r.id = $2 RETURNING {COLUMNS}",
         tx.inside("r.workspace_id")
     );
-    read(&tx.row(&text, &[&scope.workspace, &run, &now]).await?.ok_or(StoreError::NotFound)?)
+    let row = tx.row(&text, &[&scope.workspace, &run.id, &now]).await?;
+    let text = format!(
+        "UPDATE files f SET message_id = NULL WHERE {} AND f.conversation_id = $2 AND f.message_id = $3 \
+         AND NOT EXISTS (SELECT 1 FROM messages m WHERE m.workspace_id = f.workspace_id \
+             AND m.conversation_id = f.conversation_id AND m.id = f.message_id)",
+        tx.inside("f.workspace_id")
+    );
+    tx.execute(&text, &[&scope.workspace, &run.conversation, &run.message]).await?;
+    read(&row.ok_or(StoreError::NotFound)?)
 }
 
 /// Marks the runs of a conversation, or of the whole workspace, for their end, as a delete does: queued ones at once.

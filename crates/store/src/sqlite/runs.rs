@@ -134,6 +134,11 @@ fn list(
 
 fn list_queue(db: &Connection, scope: &Scope, conversation: Uuid) -> Result<Vec<(Run, StartTurn)>> {
     conversations::find(db, scope, conversation, false, false)?.ok_or(StoreError::NotFound)?;
+    queue(db, scope, conversation)
+}
+
+/// Those that wait, of a conversation that the scope may see.
+pub(super) fn queue(db: &Connection, scope: &Scope, conversation: Uuid) -> Result<Vec<(Run, StartTurn)>> {
     let text = format!(
         "SELECT {COLUMNS}, request FROM runs \
          WHERE workspace_id = ?1 AND conversation_id = ?2 AND status = 'queued' ORDER BY queue_position"
@@ -175,19 +180,32 @@ fn edit_queued(db: &Connection, scope: &Scope, run: Uuid, message: &TurnMessage)
 fn request_cancel(db: &Connection, scope: &Scope, run: Uuid, now: Timestamp) -> Result<Run> {
     let found = get(db, scope, run)?;
     match found.status {
-        RunStatus::Queued => db.execute(
-            "UPDATE runs SET status = 'cancelled', ended_at = ?3, error_code = 'cancelled', \
-             error_message = 'cancelled before it started', queue_position = NULL \
-             WHERE workspace_id = ?1 AND id = ?2",
-            params![scope.workspace, run, now.as_millisecond()],
-        )?,
-        RunStatus::Running => db.execute(
-            "UPDATE runs SET cancel_requested = 1 WHERE workspace_id = ?1 AND id = ?2",
-            params![scope.workspace, run],
-        )?,
-        _ => 0,
-    };
+        RunStatus::Queued => cancel_queued(db, scope, &found, now)?,
+        RunStatus::Running => {
+            db.execute(
+                "UPDATE runs SET cancel_requested = 1 WHERE workspace_id = ?1 AND id = ?2",
+                params![scope.workspace, run],
+            )?;
+        }
+        _ => {}
+    }
     by_id(db, scope.workspace, run)
+}
+
+/// Takes a run out of the queue. Its message takes no place in the thread, so no file is one of that message's.
+pub(super) fn cancel_queued(db: &Connection, scope: &Scope, run: &Run, now: Timestamp) -> Result<()> {
+    db.execute(
+        "UPDATE runs SET status = 'cancelled', ended_at = ?3, error_code = 'cancelled', \
+         error_message = 'cancelled before it started', queue_position = NULL \
+         WHERE workspace_id = ?1 AND id = ?2",
+        params![scope.workspace, run.id, now.as_millisecond()],
+    )?;
+    db.execute(
+        "UPDATE files SET message_id = NULL WHERE workspace_id = ?1 AND conversation_id = ?2 AND message_id = ?3 \
+         AND NOT EXISTS (SELECT 1 FROM messages m WHERE m.workspace_id = ?1 AND m.conversation_id = ?2 AND m.id = ?3)",
+        params![scope.workspace, run.conversation, run.message],
+    )?;
+    Ok(())
 }
 
 /// Marks the runs of a conversation, or of the whole workspace, for their end, as a delete does: queued ones at once.

@@ -12,6 +12,7 @@ on_both!(
     queued_turns_start_in_order,
     an_interrupting_turn_goes_first_and_asks_the_other_to_stop,
     a_rolled_back_turn_moves_to_a_side_branch,
+    the_last_rollback_takes_the_place,
     a_queued_turn_can_be_edited_until_it_starts,
     a_cancel_ends_a_queued_run_and_marks_one_under_way,
     a_queue_without_a_run_still_keeps_others_out,
@@ -61,11 +62,13 @@ async fn an_interrupting_turn_goes_first_and_asks_the_other_to_stop(store: TestS
     assert!(store.system_heartbeat(NODE, LEASE, true).await.unwrap().cancelled.is_empty());
     let first = store.queued(&ann, id, "now", OnBusy::Interrupt).await;
     let sooner = store.queued(&ann, id, "right now", OnBusy::Interrupt).await;
+    let given_way = store.get_run(&ann, first.id).await.unwrap();
+    assert_eq!((given_way.status, given_way.ended_at.is_some()), (RunStatus::Cancelled, true));
     assert!(store.get_run(&ann, run.id).await.unwrap().cancel_requested);
     let beat = store.system_heartbeat(NODE, LEASE, false).await.unwrap();
     assert_eq!((beat.held, beat.cancelled), (vec![held], vec![run.id]));
     let order: Vec<_> = store.list_queue(&ann, id).await.unwrap().iter().map(|(run, _)| run.id).collect();
-    assert_eq!(order, [sooner.id, first.id, later.id]);
+    assert_eq!(order, [sooner.id, later.id]);
     store.settle_turn(&held, &store.settlement("part", events(2, 2))).await.unwrap();
     let (run, _) = store.next(&ann, id).await.unwrap();
     assert_eq!((run.id, run.cancel_requested), (sooner.id, false));
@@ -89,6 +92,31 @@ async fn a_rolled_back_turn_moves_to_a_side_branch(store: TestStore) {
     assert_eq!(store.thread(&ann, id, None).await.conversation.message_count, 4);
     // Nothing is destroyed.
     assert_eq!(store.texts(&ann, id, Some(id)).await, ["one", "1", "wrong", "part"]);
+}
+
+/// The newest of those that take a turn's place has it, whether the turn has ended by then or not.
+async fn the_last_rollback_takes_the_place(store: TestStore) {
+    let ann = store.workspace("ann").await;
+    for ended_between in [false, true] {
+        let id = store.answered(&ann, turn(None, "one"), "1").await.conversation.unwrap();
+        let (_, held) = store.started(&ann, turn(Some(id), "wrong")).await;
+        let settlement = store.settlement("part", events(2, 2));
+        let first = store.queued(&ann, id, "better", OnBusy::Rollback).await;
+        if ended_between {
+            store.settle_turn(&held, &settlement).await.unwrap();
+        }
+        let last = store.queued(&ann, id, "right", OnBusy::Rollback).await;
+        if !ended_between {
+            store.settle_turn(&held, &settlement).await.unwrap();
+        }
+        assert_eq!(store.get_run(&ann, first.id).await.unwrap().status, RunStatus::Cancelled);
+        let (run, held) = store.next(&ann, id).await.unwrap();
+        assert_eq!(run.id, last.id);
+        store.settle_turn(&held, &store.settlement("2", events(2, 2))).await.unwrap();
+        assert!(store.next(&ann, id).await.is_none());
+        assert_eq!(store.texts(&ann, id, None).await, ["one", "1", "right", "2"]);
+        assert_eq!(store.texts(&ann, id, Some(id)).await, ["one", "1", "wrong", "part"]);
+    }
 }
 
 async fn a_queued_turn_can_be_edited_until_it_starts(store: TestStore) {

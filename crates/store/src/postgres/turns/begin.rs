@@ -177,14 +177,16 @@ async fn enqueue(
     let mut turn = new.turn.clone();
     let conversation = thread_id(new);
     let own = tx.inside("workspace_id");
-    let front = policy != OnBusy::Enqueue;
+    let front = policy.interrupts();
+    let mut displaced = message;
     if front {
         let text = format!("UPDATE runs SET cancel_requested = true WHERE {own} AND id = $2 AND {RUNNING}");
         tx.execute(&text, &[&scope.workspace, &busy]).await?;
+        displaced = displaced.or(cancel_interrupting(tx, scope, conversation, new).await?);
     }
     if policy == OnBusy::Rollback && turn.replace.is_none() {
         // It takes the other's place and nothing of it.
-        turn.replace = message;
+        turn.replace = displaced;
         turn.attachments.get_or_insert_default();
     }
     let text = format!(
@@ -193,6 +195,26 @@ async fn enqueue(
     );
     let row = tx.row(&text, &[&scope.workspace, &conversation, &front]).await?.ok_or(StoreError::NotFound)?;
     insert_run(tx, scope, new, &turn, (conversation, Place::Queued(row.try_get(0)?))).await
+}
+
+/// Of those that wait, the ones that interrupt as well give way to the newest. Answers the message whose place one of
+/// them was to take.
+async fn cancel_interrupting(
+    tx: &Transaction,
+    scope: &Scope,
+    conversation: Uuid,
+    new: &NewTurn,
+) -> Result<Option<Uuid>> {
+    let text = runs::queue(tx.dialect);
+    let rows = tx.rows(&text, &[&scope.workspace, &conversation]).await?;
+    let mut displaced = None;
+    for (run, turn) in runs::read_queue(&rows)? {
+        if turn.on_busy.interrupts() {
+            runs::cancel_queued(tx, scope, &run, new.now).await?;
+            displaced = turn.replace.filter(|_| turn.on_busy == OnBusy::Rollback).or(displaced);
+        }
+    }
+    Ok(displaced)
 }
 
 /// Where a new run begins its life.

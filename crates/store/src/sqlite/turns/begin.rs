@@ -58,16 +58,18 @@ pub(super) fn begin(db: &Connection, scope: &Scope, new: &NewTurn) -> Result<Beg
         (Some((run, _)), OnBusy::Reject) => return Ok(Begun::Busy(run)),
         (Some((run, message)), policy) => {
             let mut turn = new.turn.clone();
-            let front = policy != OnBusy::Enqueue;
+            let front = policy.interrupts();
+            let mut displaced = message;
             if front {
                 db.execute(
                     "UPDATE runs SET cancel_requested = 1 \
                      WHERE workspace_id = ?1 AND id = ?2 AND status = 'running'",
                     params![scope.workspace, run],
                 )?;
+                displaced = displaced.or(cancel_interrupting(db, scope, conversation, new)?);
             }
             if policy == OnBusy::Rollback && turn.replace.is_none() {
-                turn.replace = message;
+                turn.replace = displaced;
                 // It takes the place of the message and is no edit of it: what was attached there stays there.
                 turn.attachments.get_or_insert_default();
             }
@@ -132,6 +134,24 @@ fn under_way(db: &Connection, scope: &Scope, conversation: Uuid) -> Result<Optio
         )?
         .query_row(params![scope.workspace, conversation], |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?)
+}
+
+/// Of those that wait, the ones that interrupt as well give way to the newest. Answers the message whose place one of
+/// them was to take.
+fn cancel_interrupting(
+    db: &Connection,
+    scope: &Scope,
+    conversation: Uuid,
+    new: &NewTurn,
+) -> Result<Option<Uuid>> {
+    let mut displaced = None;
+    for (run, turn) in runs::queue(db, scope, conversation)? {
+        if turn.on_busy.interrupts() {
+            runs::cancel_queued(db, scope, &run, new.now)?;
+            displaced = turn.replace.filter(|_| turn.on_busy == OnBusy::Rollback).or(displaced);
+        }
+    }
+    Ok(displaced)
 }
 
 fn queue_place(db: &Connection, scope: &Scope, conversation: Uuid, front: bool) -> Result<i64> {
