@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crossterm::event::{DisableBracketedPaste, EnableBracketedPaste, Event, EventStream, KeyEventKind};
 use crossterm::execute;
-use futures_util::StreamExt as _;
+use futures_util::{Stream, StreamExt as _};
 use ratatui::DefaultTerminal;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
@@ -50,32 +50,51 @@ pub async fn run(session: Session, attach: Vec<Chosen>, options: &Options) -> Re
         (_, Some(id)) => app.perform(Effect::Open(id)),
         _ => {}
     }
-    let mut keys = EventStream::new();
+    let show = |screen: &mut Screen, server: &str| {
+        guard.terminal.draw(|frame| draw(frame, screen, server)).map(drop)
+    };
+    gather(&mut app, EventStream::new(), &mut answered, signals.told(), show)
+        .await
+        .map_err(|error| Failure::Here(format!("the terminal: {error}")))?;
+    drop(guard);
+    app.farewell();
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Takes what comes until the chat ends. Every key that waits is taken before the next frame, so that text comes in as
+/// fast as it is sent; a run's events only until a frame is due, so that no stream holds the screen still.
+async fn gather(
+    app: &mut App,
+    mut keys: impl Stream<Item = std::io::Result<Event>> + Unpin,
+    answered: &mut mpsc::Receiver<Answer>,
+    told: impl Future<Output = ()>,
+    mut show: impl FnMut(&mut Screen, &str) -> std::io::Result<()>,
+) -> std::io::Result<()> {
+    let mut told = std::pin::pin!(told);
     let mut frames = tokio::time::interval(FRAME);
-    frames.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut dirty = true;
     while !app.quit {
-        if dirty {
-            frames.tick().await;
-            let server = app.session.server.base().to_owned();
-            let drawn = guard.terminal.draw(|frame| draw(frame, &mut app.screen, &server));
-            drawn.map_err(|error| Failure::Here(format!("the terminal: {error}")))?;
-        }
-        dirty = true;
         tokio::select! {
+            biased;
+            () = &mut told => app.quit = true,
             key = keys.next() => match key {
                 Some(Ok(event)) => app.terminal(event),
                 // The terminal is gone.
                 Some(Err(_)) | None => app.quit = true,
             },
+            _ = frames.tick(), if dirty => {
+                show(&mut app.screen, app.session.server.base())?;
+                // From here on, however long it took to draw: what waits has its time before the next one.
+                frames.reset();
+                dirty = false;
+                continue;
+            }
             item = next(&mut app.items) => app.item(item),
             Some(answer) = answered.recv() => app.answer(answer),
-            () = signals.told() => app.quit = true,
         }
+        dirty = true;
     }
-    drop(guard);
-    app.farewell();
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 async fn next(items: &mut Option<Items>) -> Option<Result<crate::follow::Item, Failure>> {
@@ -299,3 +318,7 @@ async fn save(session: &Session, name: &str, to: &Path) -> Result<PathBuf, Failu
         _ => Err(Failure::Here(format!("there is no file {name:?} here; /files lists them"))),
     }
 }
+
+#[cfg(test)]
+#[path = "app_tests.rs"]
+mod tests;
