@@ -119,6 +119,12 @@ impl Server {
         Failure::Refused { status, code, detail }
     }
 
+    /// Whether anything answers there, whatever it says.
+    pub async fn answers(&self) -> bool {
+        let asked = self.send(self.request(Method::GET, "/healthz").timeout(PATIENCE)).await;
+        !asked.is_err_and(|failure| failure.unanswered())
+    }
+
     pub(crate) async fn json(&self, request: RequestBuilder) -> Result<Value, Failure> {
         let bytes = self.send(request.timeout(PATIENCE)).await?.bytes().await;
         let bytes = bytes.map_err(|error| Failure::Lost(reason(error)))?;

@@ -27,6 +27,8 @@ use crate::{Open, Options};
 
 /// How often the screen is drawn at most.
 const FRAME: Duration = Duration::from_millis(33);
+/// How often a server that does not answer is asked again.
+const AGAIN: Duration = Duration::from_secs(1);
 const MESSAGES: usize = 200;
 const LISTED: usize = 50;
 
@@ -40,6 +42,7 @@ pub async fn run(session: Session, attach: Vec<Chosen>, options: &Options) -> Re
         tasks: TaskTracker::new(),
         items: None,
         answers,
+        watching: false,
         quit: false,
     };
     match (&options.open, app.session.conversation) {
@@ -149,6 +152,8 @@ enum Answer {
     Saved(Result<PathBuf, Failure>),
     /// Of something that answers nothing.
     Done(Result<(), Failure>),
+    /// Whether the server answers by now.
+    Answers(bool),
 }
 
 struct App {
@@ -157,6 +162,8 @@ struct App {
     tasks: TaskTracker,
     items: Option<Items>,
     answers: mpsc::Sender<Answer>,
+    /// A server that does not answer is being asked again.
+    watching: bool,
     quit: bool,
 }
 
@@ -194,6 +201,7 @@ impl App {
             Some(Err(failure)) => {
                 self.items = None;
                 self.screen.run_over(Some(&failure));
+                self.watch();
             }
             None => {
                 self.items = None;
@@ -208,6 +216,17 @@ impl App {
         if let (true, Some(id)) = (self.screen.thread.title.is_empty(), self.session.conversation) {
             let server = self.session.server.clone();
             self.later(async move { Answer::ReadAgain(id, server.thread(id, 1).await) });
+        }
+    }
+
+    /// What is said of a server that does not answer must not outlast it: it is asked until it does.
+    fn watch(&mut self) {
+        if self.screen.unanswered() && !std::mem::replace(&mut self.watching, true) {
+            let server = self.session.server.clone();
+            self.later(async move {
+                tokio::time::sleep(AGAIN).await;
+                Answer::Answers(server.answers().await)
+            });
         }
     }
 
@@ -275,8 +294,15 @@ impl App {
             | Answer::Opened(_, Err(failure))
             | Answer::Files(Err(failure))
             | Answer::Saved(Err(failure))
-            | Answer::Done(Err(failure)) => self.screen.fail(failure.to_string()),
+            | Answer::Done(Err(failure)) => self.screen.failed(&failure),
+            Answer::Answers(answers) => {
+                self.watching = false;
+                if answers {
+                    self.screen.answered();
+                }
+            }
         }
+        self.watch();
     }
 
     fn opened(&mut self, id: Uuid, read: &Read, run: Option<RunState>) {

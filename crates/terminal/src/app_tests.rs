@@ -5,9 +5,9 @@ use futures_util::stream;
 
 use super::*;
 
-async fn app() -> (App, mpsc::Receiver<Answer>) {
+async fn app(server: &str) -> (App, mpsc::Receiver<Answer>) {
     let options = Options {
-        server: "http://127.0.0.1:9".to_owned(),
+        server: server.to_owned(),
         key: None,
         workspace: None,
         open: Open::New,
@@ -21,17 +21,18 @@ async fn app() -> (App, mpsc::Receiver<Answer>) {
     let session = Session::open(&options).await.unwrap();
     let (answers, answered) = mpsc::channel(16);
     let (screen, tasks) = (Screen::new(Vec::new()), TaskTracker::new());
-    (App { session, screen, tasks, items: None, answers, quit: false }, answered)
+    (App { session, screen, tasks, items: None, answers, watching: false, quit: false }, answered)
 }
 
 fn keys(text: &str) -> impl Stream<Item = std::io::Result<Event>> + Unpin {
-    let keys: Vec<_> = text.chars().map(|c| Ok(Event::Key(KeyEvent::from(KeyCode::Char(c))))).collect();
+    let code = |c| if c == '\n' { KeyCode::Enter } else { KeyCode::Char(c) };
+    let keys: Vec<_> = text.chars().map(|c| Ok(Event::Key(KeyEvent::from(code(c))))).collect();
     stream::iter(keys)
 }
 
 #[tokio::test]
 async fn keys_that_wait_are_all_taken_before_the_next_frame() {
-    let (mut app, mut answered) = app().await;
+    let (mut app, mut answered) = app("http://127.0.0.1:9").await;
     let text = "key ".repeat(75);
     // The stream's end would end the chat: the first frame with everything on it does.
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
@@ -46,4 +47,36 @@ async fn keys_that_wait_are_all_taken_before_the_next_frame() {
     let told = async { drop(stopped.await) };
     gather(&mut app, keys(&text).chain(stream::pending()), &mut answered, told, show).await.unwrap();
     assert_eq!((app.screen.editor.text(), frames), (text.as_str(), 1));
+}
+
+#[tokio::test]
+async fn that_no_server_answers_is_said_until_one_does() {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = free.local_addr().unwrap();
+    drop(free);
+    let (mut app, mut answered) = app(&format!("http://{address}")).await;
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let (mut stop, mut told) = (Some(stop), false);
+    let show = |screen: &mut Screen, _: &str| {
+        match &screen.status {
+            Some(notice) if !told && notice.text.contains("no server answers") => {
+                told = true;
+                std::thread::spawn(move || answer_once(address));
+            }
+            None if told => drop(stop.take()),
+            _ => {}
+        }
+        Ok(())
+    };
+    let end = async { drop(tokio::time::timeout(Duration::from_secs(20), stopped).await) };
+    gather(&mut app, keys("Hi\n").chain(stream::pending()), &mut answered, end, show).await.unwrap();
+    assert!(told);
+    assert_eq!((app.screen.status, app.screen.editor.text()), (None, "Hi"));
+}
+
+fn answer_once(address: std::net::SocketAddr) {
+    use std::io::{Read as _, Write as _};
+    let (mut socket, _) = std::net::TcpListener::bind(address).unwrap().accept().unwrap();
+    assert!(socket.read(&mut [0; 4096]).unwrap() > 0);
+    socket.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").unwrap();
 }

@@ -89,13 +89,18 @@ fn status(screen: &Screen) -> Line<'static> {
     if screen.away {
         return Line::styled("The server is away; trying again…", bad);
     }
-    if let Some((text, failed)) = &screen.status {
-        return Line::styled(text.clone(), if *failed { bad } else { busy });
+    if let Some(notice) = &screen.status {
+        return Line::styled(notice.text.clone(), if notice.failed { bad } else { busy });
     }
     match (&screen.turn, &screen.picker) {
         (_, Some(_)) => Line::styled("Type to search · Enter opens · Esc goes back", dim()),
         (Turn::Sent, _) => Line::styled("Sending…", busy),
-        (Turn::Running(_), _) => Line::styled("Working… Ctrl-C stops", busy),
+        (Turn::Running(_), _) => match &screen.approval {
+            Some(approval) => {
+                Line::styled(format!("{} waits for you: /approve or /deny", approval.call), busy)
+            }
+            None => Line::styled("Working… Ctrl-C stops", busy),
+        },
         (Turn::Recalled | Turn::Stopping(_), _) => Line::styled("Stopping…", busy),
         (Turn::Idle, _) if screen.editing.is_some() => {
             Line::styled("Editing your last message · Enter sends · Esc leaves it", busy)

@@ -25,12 +25,16 @@ impl Failure {
         Self::Here(format!("{}: {error}", path.display()))
     }
 
+    /// Nothing was heard from the server.
+    pub(crate) fn unanswered(&self) -> bool {
+        matches!(self, Self::Unreachable { .. } | Self::Lost(_))
+    }
+
     /// What was asked for may come later: the server is away or busy.
     pub(crate) fn passes(&self) -> bool {
         match self {
-            Self::Unreachable { .. } | Self::Lost(_) => true,
             Self::Refused { status, .. } => *status >= 500 || *status == 429,
-            Self::Unreadable(_) | Self::Here(_) => false,
+            _ => self.unanswered(),
         }
     }
 }

@@ -11,6 +11,7 @@ use crate::editor::Editor;
 use crate::failure::Failure;
 use crate::files::{Chosen, Kept, choose, size};
 use crate::follow::{Item, Seen};
+use crate::notice::{About, Notice};
 use crate::picker::{Picked, Picker};
 use crate::session::Ask;
 use crate::thread::{Entry, Thread};
@@ -41,6 +42,13 @@ pub enum Turn {
     Stopping(Uuid),
 }
 
+/// A call that waits for a person.
+#[derive(Debug)]
+pub struct Approval {
+    id: String,
+    pub call: String,
+}
+
 #[derive(Debug)]
 pub struct Screen {
     pub thread: Thread,
@@ -50,10 +58,8 @@ pub struct Screen {
     pub attached: Vec<Chosen>,
     /// The message that is being changed.
     pub editing: Option<Uuid>,
-    /// A call that waits for a person.
-    pub approval: Option<String>,
-    /// What is to be said at the moment, and whether it went wrong.
-    pub status: Option<(String, bool)>,
+    pub approval: Option<Approval>,
+    pub status: Option<Notice>,
     pub away: bool,
     /// Lines between the window and the end.
     pub offset: usize,
@@ -77,12 +83,31 @@ impl Screen {
         }
     }
 
-    pub fn say(&mut self, text: impl Into<String>) {
-        self.status = Some((one_line(&text.into(), 500), false));
+    pub fn say(&mut self, text: impl AsRef<str>) {
+        self.status = Some(Notice::new(text.as_ref(), false, About::Past));
     }
 
-    pub fn fail(&mut self, text: impl Into<String>) {
-        self.status = Some((one_line(&text.into(), 500), true));
+    fn fail(&mut self, text: impl AsRef<str>) {
+        self.status = Some(Notice::new(text.as_ref(), true, About::Past));
+    }
+
+    pub fn failed(&mut self, failure: &Failure) {
+        let about = if failure.unanswered() { About::Server } else { About::Past };
+        self.status = Some(Notice::new(&failure.to_string(), true, about));
+    }
+
+    /// Whether it is said that the server does not answer.
+    pub fn unanswered(&self) -> bool {
+        self.status.as_ref().is_some_and(|notice| notice.about == About::Server)
+    }
+
+    /// The server has answered.
+    pub fn answered(&mut self) {
+        self.no_longer(About::Server);
+    }
+
+    fn no_longer(&mut self, about: About) {
+        self.status.take_if(|notice| notice.about == about);
     }
 
     pub fn paste(&mut self, text: &str) -> Option<Effect> {
@@ -137,6 +162,7 @@ impl Screen {
     }
 
     fn interrupt(&mut self) -> Option<Effect> {
+        self.no_longer(About::Turn);
         match (&self.turn, &self.picker) {
             (_, Some(_)) => {
                 self.picker = None;
@@ -152,7 +178,8 @@ impl Screen {
                 None
             }
             (Turn::Idle, _) if !self.editor.is_empty() => {
-                self.editor.clear();
+                // It may have been meant for a turn that ended just now: what was typed can be had again.
+                self.editor.take();
                 self.editing = None;
                 None
             }
@@ -181,7 +208,8 @@ impl Screen {
                         | Command::History(_)
                 );
                 if waits && self.turn != Turn::Idle {
-                    self.fail("a turn is under way; Ctrl-C stops it");
+                    let why = "a turn is under way; Ctrl-C stops it";
+                    self.status = Some(Notice::new(why, true, About::Turn));
                     return None;
                 }
                 self.editor.take();
@@ -244,7 +272,7 @@ impl Screen {
     fn decide(&mut self, approve: bool, why: Option<String>) -> Option<Effect> {
         match (&self.turn, self.approval.take()) {
             (Turn::Running(run), Some(approval)) => {
-                Some(Effect::Decide { run: *run, approval, approve, why })
+                Some(Effect::Decide { run: *run, approval: approval.id, approve, why })
             }
             _ => {
                 self.fail("nothing waits for you");
@@ -275,6 +303,9 @@ impl Screen {
 
     /// Something of the run under way. True when the thread is to be read again.
     pub fn item(&mut self, item: Item) -> bool {
+        if !matches!(item, Item::Away(_)) {
+            self.answered();
+        }
         match item {
             Item::Run(run) => {
                 let recalled = self.turn == Turn::Recalled;
@@ -296,17 +327,20 @@ impl Screen {
             RunEvent::Approval(approval) => {
                 let (name, args) =
                     (one_line(&approval.call.name, 100), one_line(approval.call.args.get(), 300));
-                self.approval = Some(approval.id.clone());
-                self.say(format!("{name} {args} waits for you: /approve or /deny"));
+                self.approval = Some(Approval { id: approval.id.clone(), call: format!("{name} {args}") });
+                self.status = None;
             }
-            RunEvent::ToolResult(_) if self.approval.take().is_some() => self.status = None,
-            RunEvent::Done(_) => {
-                self.turn = Turn::Idle;
-                self.approval = None;
-            }
+            RunEvent::ToolResult(_) => self.approval = None,
+            RunEvent::Done(_) => self.idle(),
             _ => {}
         }
         false
+    }
+
+    fn idle(&mut self) {
+        self.turn = Turn::Idle;
+        self.approval = None;
+        self.no_longer(About::Turn);
     }
 
     /// The run's events are over, by its end or by a failure.
@@ -317,10 +351,10 @@ impl Screen {
                 self.thread.take_back();
                 self.editor.older();
             }
-            self.fail(failure.to_string());
+            self.failed(failure);
         }
         self.thread.end();
-        self.turn = Turn::Idle;
+        self.idle();
         self.away = false;
     }
 

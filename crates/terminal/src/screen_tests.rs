@@ -219,3 +219,40 @@ fn files_are_chosen_before_they_are_sent() {
         Some(Effect::Save { name: "a.txt".into(), to: ".".into() })
     );
 }
+
+#[test]
+fn a_notice_goes_with_the_turn_it_is_about() {
+    let mut screen = Screen::new(Vec::new());
+    press(&mut screen, "Hi\n");
+    begin(&mut screen, 1);
+    assert_eq!(press(&mut screen, "/new\n"), None);
+    assert!(shown(&mut screen, 60, 8).contains("a turn is under way"));
+    event(&mut screen, "done", json!({ "status": "succeeded" }));
+    screen.run_over(None);
+    assert!(!shown(&mut screen, 60, 8).contains("under way"));
+    // An interrupt that came too late takes nothing that cannot be had again.
+    assert_eq!(ctrl(&mut screen, 'c'), None);
+    screen.key(KeyEvent::from(KeyCode::Up));
+    assert_eq!(screen.editor.text(), "/new");
+}
+
+#[test]
+fn a_call_waits_no_longer_when_its_turn_is_stopped() {
+    let mut screen = Screen::new(Vec::new());
+    press(&mut screen, "Hi\n");
+    let run = begin(&mut screen, 1);
+    let call = json!({ "id": "a1", "call": { "id": "c", "name": "drop_table", "args": {} } });
+    event(&mut screen, "approval", call);
+    press(&mut screen, "/nonsense\n");
+    screen.key(KeyEvent::from(KeyCode::Esc));
+    assert!(
+        shown(&mut screen, 60, 8).contains("/approve or /deny"),
+        "another notice does not hide it for good"
+    );
+    assert_eq!(ctrl(&mut screen, 'c'), Some(Effect::Cancel(run)));
+    let page = shown(&mut screen, 60, 8);
+    assert!(page.contains("Stopping…") && !page.contains("/approve"), "{page}");
+    event(&mut screen, "done", json!({ "status": "cancelled" }));
+    screen.run_over(None);
+    assert!(!shown(&mut screen, 60, 8).contains("waits for you"));
+}
