@@ -15,11 +15,13 @@ use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use crate::api::{Listed, RunState, Thread as Read};
+use crate::clean::clean;
 use crate::draw::draw;
 use crate::failure::Failure;
 use crate::files::{Chosen, Kept};
-use crate::follow::{Items, What, follow};
+use crate::follow::{Item, Items, What, enqueue, follow};
 use crate::picker::Picker;
+use crate::queue::State;
 use crate::screen::{Effect, Screen, Turn};
 use crate::session::{Ask, Session};
 use crate::thread::Thread;
@@ -95,12 +97,13 @@ async fn gather(
             item = next(&mut app.items) => app.item(item),
             Some(answer) = answered.recv() => app.answer(answer),
         }
+        app.forward();
         dirty = true;
     }
     Ok(())
 }
 
-async fn next(items: &mut Option<Items>) -> Option<Result<crate::follow::Item, Failure>> {
+async fn next(items: &mut Option<Items>) -> Option<Result<Item, Failure>> {
     match items {
         Some(items) => items.recv().await,
         None => std::future::pending().await,
@@ -148,6 +151,8 @@ enum Answer {
     /// The thread once more, with a message that another client sent.
     ReadAgain(Uuid, Result<Read, Failure>),
     Attached(Ask, Session, Result<Vec<Kept>, Failure>),
+    /// The run of a message in the server's queue.
+    Queued(Result<Uuid, Failure>),
     Files(Result<Vec<Kept>, Failure>),
     Saved(Result<PathBuf, Failure>),
     /// Of something that answers nothing.
@@ -180,13 +185,13 @@ impl App {
         }
     }
 
-    fn item(&mut self, item: Option<Result<crate::follow::Item, Failure>>) {
+    fn item(&mut self, item: Option<Result<Item, Failure>>) {
         match item {
             Some(Ok(item)) => {
-                if let (crate::follow::Item::Run(run), Turn::Recalled) = (&item, &self.screen.turn) {
+                if let (Item::Run(run), Turn::Recalled) = (&item, &self.screen.turn) {
                     self.perform(Effect::Cancel(*run));
                 }
-                if let crate::follow::Item::Event(seen) = &item
+                if let Item::Event(seen) = &item
                     && let domain::event::RunEvent::Turn(turn) = &seen.event
                 {
                     self.session.conversation = turn.conversation.or(self.session.conversation);
@@ -198,16 +203,29 @@ impl App {
                     self.later(async move { Answer::ReadAgain(id, server.thread(id, MESSAGES).await) });
                 }
             }
-            Some(Err(failure)) => {
-                self.items = None;
-                self.screen.run_over(Some(&failure));
-                self.watch();
-            }
+            Some(Err(failure)) => self.over(Some(&failure)),
             None => {
-                self.items = None;
-                self.screen.run_over(None);
+                self.over(None);
                 self.title();
             }
+        }
+    }
+
+    fn over(&mut self, failure: Option<&Failure>) {
+        self.items = None;
+        self.screen.run_over(failure);
+        self.watch();
+        if let Some(effect) = self.screen.next_turn() {
+            self.perform(effect);
+        }
+    }
+
+    /// Messages for the queue, as soon as the conversation has an id to queue them in.
+    fn forward(&mut self) {
+        if self.session.conversation.is_some()
+            && let Some(effect) = self.screen.forward()
+        {
+            self.perform(effect);
         }
     }
 
@@ -247,6 +265,14 @@ impl App {
                 let attached = session.attach(&files).await;
                 Answer::Attached(ask, session, attached)
             }),
+            Effect::Queue(text, files) => self.later(async move {
+                let queued = async {
+                    let attached = session.attach(&files).await?;
+                    enqueue(&server, session.turn(&Ask::Message(text), &attached)).await
+                };
+                Answer::Queued(queued.await)
+            }),
+            Effect::Follow(run) => self.items = Some(follow(&self.tasks, &server, What::Run(run))),
             Effect::Cancel(run) => self.later(async move { Answer::Done(server.cancel(run).await) }),
             Effect::List(query) => self.later(async move {
                 let found = server.list(&query, LISTED).await;
@@ -285,8 +311,15 @@ impl App {
             }
             Answer::Attached(_, session, Err(failure)) => {
                 self.session = session;
-                self.screen.run_over(Some(&failure));
+                self.over(Some(&failure));
             }
+            Answer::Queued(Ok(run)) => {
+                if !self.screen.thread.queue.taken(run) {
+                    self.perform(Effect::Follow(run));
+                    self.item(Some(Ok(Item::Run(run))));
+                }
+            }
+            Answer::Queued(Err(failure)) => self.screen.not_queued(&failure),
             Answer::Files(Ok(files)) => self.screen.show_files(&files),
             Answer::Saved(Ok(path)) => self.screen.say(format!("Saved as {}", path.display())),
             Answer::Done(Ok(())) => {}
@@ -321,6 +354,11 @@ impl App {
 
     fn farewell(&self) {
         use std::io::Write as _;
+        for queued in self.screen.thread.queue.iter() {
+            if !matches!(queued.state, State::Taken(_)) {
+                let _ = writeln!(std::io::stderr(), "Not sent: {}", clean(&queued.text));
+            }
+        }
         if let Some(id) = self.session.conversation {
             let goes_on = if self.screen.turn == Turn::Idle { "" } else { "The turn goes on. " };
             let _ =

@@ -80,3 +80,15 @@ fn answer_once(address: std::net::SocketAddr) {
     assert!(socket.read(&mut [0; 4096]).unwrap() > 0);
     socket.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").unwrap();
 }
+
+#[tokio::test]
+async fn a_message_is_queued_once_its_conversation_is_known() {
+    let (mut app, _answered) = app("http://127.0.0.1:9").await;
+    app.screen.turn = Turn::Running(Uuid::nil());
+    app.screen.thread.queue.push("Two".to_owned(), Vec::new());
+    app.forward();
+    assert!(!app.screen.thread.queue.sending(), "it would begin a conversation of its own");
+    app.session.conversation = Some(Uuid::nil());
+    app.forward();
+    assert!(app.screen.thread.queue.sending());
+}

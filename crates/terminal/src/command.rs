@@ -74,6 +74,12 @@ pub fn parse(typed: &str) -> Result<Command, String> {
     }
 }
 
+/// A message as it is typed.
+pub fn typed(message: &str) -> String {
+    let slash = if message.starts_with('/') { "/" } else { "" };
+    format!("{slash}{message}")
+}
+
 /// Words as a shell would cut them: quotes and backslashes hold spaces.
 fn words(text: &str) -> Result<Vec<String>, String> {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
@@ -132,6 +138,13 @@ mod tests {
             ("/exit", Command::Quit),
         ] {
             assert_eq!(parse(typed), Ok(command), "{typed}");
+        }
+    }
+
+    #[test]
+    fn a_message_is_typed_so_that_it_is_one() {
+        for message in ["hello", "/etc is a folder", "//b"] {
+            assert_eq!(parse(&typed(message)), Ok(Command::Say(message.to_owned())));
         }
     }
 

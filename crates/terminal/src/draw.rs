@@ -99,7 +99,7 @@ fn status(screen: &Screen) -> Line<'static> {
             Some(approval) => {
                 Line::styled(format!("{} waits for you: /approve or /deny", approval.call), busy)
             }
-            None => Line::styled("Working… Ctrl-C stops", busy),
+            None => Line::styled(format!("Working…{} Ctrl-C stops", waiting(screen)), busy),
         },
         (Turn::Recalled | Turn::Stopping(_), _) => Line::styled("Stopping…", busy),
         (Turn::Idle, _) if screen.editing.is_some() => {
@@ -113,6 +113,14 @@ fn status(screen: &Screen) -> Line<'static> {
         }
         (Turn::Idle, _) if screen.offset > 0 => Line::styled("PageDown goes to the end", dim()),
         (Turn::Idle, _) => Line::styled("/help · Ctrl-C leaves", dim()),
+    }
+}
+
+fn waiting(screen: &Screen) -> String {
+    match screen.thread.queue.len() {
+        0 => String::new(),
+        1 => " 1 message waits ·".to_owned(),
+        more => format!(" {more} messages wait ·"),
     }
 }
 

@@ -31,6 +31,12 @@ impl Editor {
         self.at = self.text.len();
     }
 
+    /// Puts text before what is being typed.
+    pub fn put_back(&mut self, text: &str) {
+        let draft = std::mem::take(&mut self.text);
+        self.set(&if draft.is_empty() { text.to_owned() } else { format!("{text}\n{draft}") });
+    }
+
     pub fn clear(&mut self) {
         self.set("");
         self.shown = self.past.len();

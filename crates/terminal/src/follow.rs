@@ -73,6 +73,18 @@ pub fn follow(tasks: &TaskTracker, server: &Server, what: What) -> Items {
     receiver
 }
 
+/// Sends a turn that is to wait for those before it. Its run is followed when its time has come.
+pub async fn enqueue(server: &Server, turn: Value) -> Result<Uuid, Failure> {
+    let mut follow = Follow::new(server.clone(), What::Turn(turn));
+    loop {
+        match follow.next().await? {
+            Some(Item::Run(run)) => return Ok(run),
+            Some(_) => {}
+            None => return Err(Failure::Unreadable("a turn without a run".to_owned())),
+        }
+    }
+}
+
 struct Follow {
     server: Server,
     turn: Value,

@@ -2,7 +2,7 @@
 //!
 //! `api`, `files` and `follow` speak to the server. `plain` is the chat without a screen, `app` the one with. The rest is
 //! pure: `clean` makes others' text harmless, `printer` makes events plain output, `markdown`, `table`, `wrap` and
-//! `view` make lines, `thread`, `editor`, `picker`, `notice` and `screen` are what is shown, `command` is what was typed.
+//! `view` make lines, `thread`, `editor`, `picker`, `queue`, `notice` and `screen` are what is shown, `command` is what was typed.
 
 mod api;
 mod app;
@@ -18,6 +18,7 @@ mod notice;
 mod picker;
 mod plain;
 mod printer;
+mod queue;
 mod screen;
 mod session;
 mod table;

@@ -6,13 +6,14 @@ use domain::event::RunEvent;
 use uuid::Uuid;
 
 use crate::clean::one_line;
-use crate::command::{Command, HELP, parse};
+use crate::command::{Command, HELP, parse, typed};
 use crate::editor::Editor;
 use crate::failure::Failure;
 use crate::files::{Chosen, Kept, choose, size};
 use crate::follow::{Item, Seen};
 use crate::notice::{About, Notice};
 use crate::picker::{Picked, Picker};
+use crate::queue::State;
 use crate::session::Ask;
 use crate::thread::{Entry, Thread};
 
@@ -20,13 +21,25 @@ use crate::thread::{Entry, Thread};
 #[derive(Debug, PartialEq, Eq)]
 pub enum Effect {
     Ask(Ask, Vec<Chosen>),
+    /// A message for the server's queue.
+    Queue(String, Vec<Chosen>),
+    /// The events of a run from its queue.
+    Follow(Uuid),
     Cancel(Uuid),
     List(String),
     Open(Uuid),
     New,
     Files,
-    Save { name: String, to: std::path::PathBuf },
-    Decide { run: Uuid, approval: String, approve: bool, why: Option<String> },
+    Save {
+        name: String,
+        to: std::path::PathBuf,
+    },
+    Decide {
+        run: Uuid,
+        approval: String,
+        approve: bool,
+        why: Option<String>,
+    },
     Quit,
 }
 
@@ -56,6 +69,8 @@ pub struct Screen {
     pub turn: Turn,
     pub picker: Option<Picker>,
     pub attached: Vec<Chosen>,
+    /// Those of the message that was sent, until it is heard of.
+    asked: Vec<Chosen>,
     /// The message that is being changed.
     pub editing: Option<Uuid>,
     pub approval: Option<Approval>,
@@ -74,6 +89,7 @@ impl Screen {
             turn: Turn::Idle,
             picker: None,
             attached,
+            asked: Vec::new(),
             editing: None,
             approval: None,
             status: None,
@@ -188,24 +204,27 @@ impl Screen {
     }
 
     fn enter(&mut self) -> Option<Effect> {
-        let typed = self.editor.text().to_owned();
-        if typed.trim().is_empty() {
+        let text = self.editor.text();
+        if text.trim().is_empty() {
             return None;
         }
+        let command = parse(text);
         self.status = None;
-        match parse(&typed) {
+        match command {
             Err(why) => {
                 self.fail(why);
+                None
+            }
+            Ok(Command::Say(text)) if self.turn != Turn::Idle => {
+                self.editor.take();
+                self.thread.queue.push(text, std::mem::take(&mut self.attached));
+                self.offset = 0;
                 None
             }
             Ok(command) => {
                 let waits = matches!(
                     command,
-                    Command::Say(_)
-                        | Command::Edit
-                        | Command::Regenerate
-                        | Command::New
-                        | Command::History(_)
+                    Command::Edit | Command::Regenerate | Command::New | Command::History(_)
                 );
                 if waits && self.turn != Turn::Idle {
                     let why = "a turn is under way; Ctrl-C stops it";
@@ -298,7 +317,49 @@ impl Screen {
         self.turn = Turn::Sent;
         self.offset = 0;
         self.thread.begin();
-        Effect::Ask(ask, self.attached.clone())
+        self.asked = std::mem::take(&mut self.attached);
+        Effect::Ask(ask, self.asked.clone())
+    }
+
+    /// What can be sent to the server's queue by now. What is typed before it knows the conversation waits for that.
+    pub fn forward(&mut self) -> Option<Effect> {
+        let heard = matches!(self.turn, Turn::Running(_) | Turn::Stopping(_));
+        let (text, files) = if heard { self.thread.queue.send() } else { None }?;
+        Some(Effect::Queue(text, files))
+    }
+
+    /// The turn of the next message in the queue, after a run is over.
+    pub fn next_turn(&mut self) -> Option<Effect> {
+        let next = self.thread.queue.next()?;
+        let files = next.files.iter().map(|file| file.name.clone()).collect();
+        self.thread.push(Entry::User { id: None, text: next.text.clone(), files });
+        self.thread.begin();
+        if let State::Taken(run) = next.state {
+            self.turn = Turn::Running(run);
+            return Some(Effect::Follow(run));
+        }
+        self.turn = Turn::Sent;
+        self.asked = next.files;
+        // One that was sent to the queue is heard of from there.
+        let ask = || Effect::Ask(Ask::Message(next.text), self.asked.clone());
+        (next.state == State::Typed).then(ask)
+    }
+
+    /// The server did not take a message into its queue.
+    pub fn not_queued(&mut self, failure: &Failure) {
+        if !self.thread.queue.sending() {
+            return self.run_over(Some(failure));
+        }
+        self.give_back();
+        self.failed(failure);
+    }
+
+    /// What the server has not taken is typed again.
+    fn give_back(&mut self) {
+        for queued in self.thread.queue.take_untaken().into_iter().rev() {
+            self.editor.put_back(&typed(&queued.text));
+            self.attached.extend(queued.files);
+        }
     }
 
     /// Something of the run under way. True when the thread is to be read again.
@@ -310,7 +371,7 @@ impl Screen {
             Item::Run(run) => {
                 let recalled = self.turn == Turn::Recalled;
                 self.turn = if recalled { Turn::Stopping(run) } else { Turn::Running(run) };
-                self.attached.clear();
+                self.asked.clear();
             }
             Item::Away(_) => self.away = true,
             Item::Back => self.away = false,
@@ -331,30 +392,29 @@ impl Screen {
                 self.status = None;
             }
             RunEvent::ToolResult(_) => self.approval = None,
-            RunEvent::Done(_) => self.idle(),
             _ => {}
         }
         false
-    }
-
-    fn idle(&mut self) {
-        self.turn = Turn::Idle;
-        self.approval = None;
-        self.no_longer(About::Turn);
     }
 
     /// The run's events are over, by its end or by a failure.
     pub fn run_over(&mut self, failure: Option<&Failure>) {
         if let Some(failure) = failure {
             if matches!(self.turn, Turn::Sent | Turn::Recalled) {
-                // It was not taken: what was typed is given back.
-                self.thread.take_back();
-                self.editor.older();
+                // It was not taken: what was typed is given back, with what was to come after it.
+                self.give_back();
+                match self.thread.take_back() {
+                    Some(text) => self.editor.put_back(&typed(&text)),
+                    None => self.editor.older(),
+                }
+                self.attached.append(&mut self.asked);
             }
             self.failed(failure);
         }
         self.thread.end();
-        self.idle();
+        self.turn = Turn::Idle;
+        self.approval = None;
+        self.no_longer(About::Turn);
         self.away = false;
     }
 
@@ -363,6 +423,7 @@ impl Screen {
         read.title.clone_into(&mut self.thread.title);
         if let Some(message) = read.messages.iter().rev().find(|message| message.role == "user")
             && !self.thread.knows(message.id)
+            && !self.thread.is_unheard()
             && self.turn != Turn::Idle
         {
             self.thread.add(message);

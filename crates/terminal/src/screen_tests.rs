@@ -51,9 +51,6 @@ fn a_turn_from_the_first_key_to_the_answer() {
     let mut screen = Screen::new(Vec::new());
     let asked = press(&mut screen, "Good morning\n");
     assert_eq!(asked, Some(Effect::Ask(Ask::Message("Good morning".into()), vec![])));
-    assert!(press(&mut screen, "more\n").is_none(), "one turn at a time");
-    assert_eq!(screen.editor.text(), "more", "what was typed stays");
-    screen.editor.clear();
     begin(&mut screen, 1);
     event(
         &mut screen,
@@ -61,7 +58,6 @@ fn a_turn_from_the_first_key_to_the_answer() {
         json!({ "type": "step", "id": "s", "name": "count", "status": "running", "ts": 1 }),
     );
     event(&mut screen, "delta", json!({ "text": "Two **wo" }));
-    screen.status = None;
     let page = shown(&mut screen, 40, 12);
     assert!(page.contains("› Good morning\n\n… count\n\nTwo **wo\n"), "{page}");
     assert!(page.contains("Working… Ctrl-C stops"), "{page}");
@@ -255,4 +251,76 @@ fn a_call_waits_no_longer_when_its_turn_is_stopped() {
     event(&mut screen, "done", json!({ "status": "cancelled" }));
     screen.run_over(None);
     assert!(!shown(&mut screen, 60, 8).contains("waits for you"));
+}
+
+#[test]
+fn a_message_during_a_turn_waits_for_its_own() {
+    let mut screen = Screen::new(Vec::new());
+    press(&mut screen, "One\n");
+    assert_eq!(press(&mut screen, "Two\n"), None);
+    assert_eq!(screen.forward(), None, "the first is not heard of yet");
+    begin(&mut screen, 1);
+    press(&mut screen, "/attach Cargo.toml\n");
+    press(&mut screen, "Three\n");
+    assert_eq!(screen.forward(), Some(Effect::Queue("Two".into(), vec![])));
+    assert_eq!(screen.forward(), None, "one after the other");
+    let second = Uuid::from_u128(98);
+    assert!(screen.thread.queue.taken(second));
+    let Some(Effect::Queue(text, files)) = screen.forward() else { panic!("the third") };
+    assert_eq!((text.as_str(), files.len(), screen.attached.len()), ("Three", 1, 0));
+    event(&mut screen, "delta", json!({ "text": "First answer" }));
+    let page = shown(&mut screen, 60, 14);
+    assert!(page.contains("First answer\n\n› Two\n\n› Three\n  + Cargo.toml\n"), "{page}");
+    assert!(page.contains("Working… 2 messages wait · Ctrl-C stops"), "{page}");
+    event(&mut screen, "done", json!({ "status": "succeeded" }));
+    screen.run_over(None);
+    assert_eq!(screen.next_turn(), Some(Effect::Follow(second)));
+    assert_eq!(screen.turn, Turn::Running(second));
+    screen.run_over(None);
+    assert_eq!(screen.next_turn(), None, "it is under way to the queue");
+    assert!(!screen.thread.queue.taken(Uuid::from_u128(97)), "and is followed once it is there");
+    assert_eq!(screen.turn, Turn::Sent);
+}
+
+#[test]
+fn a_message_that_never_reached_the_queue_is_sent_when_its_turn_comes() {
+    let mut screen = Screen::new(Vec::new());
+    press(&mut screen, "One\n");
+    press(&mut screen, "Two\n");
+    begin(&mut screen, 1);
+    screen.run_over(None);
+    assert_eq!(screen.next_turn(), Some(Effect::Ask(Ask::Message("Two".into()), vec![])));
+}
+
+#[test]
+fn messages_that_the_queue_refuses_are_given_back() {
+    let refused = || Failure::Refused { status: 429, code: "too_many_runs".into(), detail: "Full.".into() };
+    let mut screen = Screen::new(Vec::new());
+    press(&mut screen, "One\n");
+    begin(&mut screen, 1);
+    press(&mut screen, "//two\n");
+    screen.forward();
+    press(&mut screen, "/attach Cargo.toml\n");
+    press(&mut screen, "Three\n");
+    press(&mut screen, "a draft");
+    screen.not_queued(&refused());
+    assert_eq!((screen.editor.text(), screen.attached.len()), ("//two\nThree\na draft", 1));
+    let page = shown(&mut screen, 60, 14);
+    assert!(page.contains("Full.") && !page.contains("wait"), "{page}");
+    // The same when the first one is refused, or the second after its turn has come.
+    let mut screen = Screen::new(Vec::new());
+    press(&mut screen, "One\n");
+    press(&mut screen, "Two\n");
+    screen.run_over(Some(&refused()));
+    assert_eq!(screen.next_turn(), None);
+    assert_eq!(screen.editor.text(), "One\nTwo");
+    let mut screen = Screen::new(Vec::new());
+    press(&mut screen, "One\n");
+    begin(&mut screen, 1);
+    press(&mut screen, "Two\n");
+    screen.forward();
+    screen.run_over(None);
+    screen.next_turn();
+    screen.not_queued(&refused());
+    assert_eq!((screen.editor.text(), &screen.turn), ("Two", &Turn::Idle));
 }

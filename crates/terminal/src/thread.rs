@@ -9,7 +9,8 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::api::Stored;
-use crate::view::entry_lines;
+use crate::queue::Queue;
+use crate::view::{entry_lines, queued_lines};
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Part {
@@ -58,6 +59,8 @@ pub enum Entry {
 #[derive(Debug, Default)]
 pub struct Thread {
     pub title: String,
+    /// What comes after the run under way.
+    pub queue: Queue,
     entries: Vec<Laid>,
     live: Option<Fold>,
     live_lines: usize,
@@ -120,10 +123,20 @@ impl Thread {
         }
     }
 
-    /// The message that was just sent was not taken.
-    pub fn take_back(&mut self) {
-        if matches!(self.entries.last(), Some(Laid { entry: Entry::User { id: None, .. }, .. })) {
-            self.entries.pop();
+    /// The place of the message that was just sent, until the server has told its id.
+    fn unheard(&self) -> Option<usize> {
+        self.entries.iter().rposition(|laid| matches!(laid.entry, Entry::User { id: None, .. }))
+    }
+
+    pub fn is_unheard(&self) -> bool {
+        self.unheard().is_some()
+    }
+
+    /// The message that was just sent was not taken: its text.
+    pub fn take_back(&mut self) -> Option<String> {
+        match self.entries.remove(self.unheard()?).entry {
+            Entry::User { text, .. } => Some(text),
+            _ => None,
         }
     }
 
@@ -135,7 +148,8 @@ impl Thread {
     /// The next event of the run under way; `ts` is only kept for steps.
     pub fn event(&mut self, event: &RunEvent) {
         if let RunEvent::Turn(turn) = event
-            && let Some(Laid { entry: Entry::User { id: id @ None, .. }, .. }) = self.entries.last_mut()
+            && let Some(at) = self.unheard()
+            && let Entry::User { id, .. } = &mut self.entries[at].entry
         {
             *id = turn.message;
         }
@@ -161,7 +175,8 @@ impl Thread {
     /// stays where it is while the end grows.
     pub fn window(&mut self, width: usize, height: usize, offset: &mut usize) -> Vec<Line<'static>> {
         let live = self.live.as_ref().map(|live| entry_lines(&Entry::Assistant(parts(live.blocks())), width));
-        let live = live.unwrap_or_default();
+        let mut live = live.unwrap_or_default();
+        live.extend(self.queue.iter().flat_map(|queued| queued_lines(queued, width)));
         if *offset > 0 {
             *offset += live.len().saturating_sub(self.live_lines);
         }
@@ -326,8 +341,8 @@ mod tests {
         assert!(edited.entries().is_empty());
         let mut refused = fresh();
         refused.push(Entry::User { id: None, text: "c".into(), files: vec![] });
-        refused.take_back();
-        refused.take_back();
+        assert_eq!(refused.take_back().as_deref(), Some("c"));
+        assert_eq!(refused.take_back(), None);
         assert_eq!(refused.entries().len(), 2);
     }
 }

@@ -8,6 +8,7 @@ use crate::clean::{clean, one_line};
 use crate::files::size;
 use crate::markdown::markdown;
 use crate::printer::step_line;
+use crate::queue::Queued;
 use crate::thread::{Entry, Part};
 use crate::wrap::words;
 
@@ -37,6 +38,16 @@ fn user(text: &str, files: &[String], width: usize) -> Vec<Line<'static>> {
         line.spans.insert(0, Span::styled(if index == 0 { "› " } else { "  " }, style));
     }
     lines.extend(files.iter().map(|name| Line::styled(format!("  + {}", one_line(name, 200)), dim())));
+    lines
+}
+
+/// A message that waits for its turn.
+pub fn queued_lines(queued: &Queued, width: usize) -> Vec<Line<'static>> {
+    let mut lines = words(&[(format!("› {}", clean(&queued.text)), dim())], width);
+    lines.extend(
+        queued.files.iter().map(|file| Line::styled(format!("  + {}", one_line(&file.name, 200)), dim())),
+    );
+    lines.push(Line::default());
     lines
 }
 
