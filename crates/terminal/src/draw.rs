@@ -1,4 +1,4 @@
-//! The screen's state onto a screen: the title above, the thread, a line of status, and what is being typed below.
+//! The screen's state onto a screen: the title above, the thread, what is to be said of it, and what is being typed below.
 
 use ratatui::Frame;
 use ratatui::layout::{Position, Rect};
@@ -10,10 +10,12 @@ use crate::editor::Editor;
 use crate::files::size;
 use crate::screen::{Screen, Turn};
 use crate::view::dim;
-use crate::wrap::{exact, width};
+use crate::wrap::{Run, exact, width, words};
 
 /// What is typed takes at most so many lines.
 const TYPED_LINES: usize = 8;
+/// What is said of the state of things takes at most so many.
+const STATUS_LINES: usize = 3;
 
 pub fn draw(frame: &mut Frame<'_>, screen: &mut Screen, server: &str) {
     let area = frame.area();
@@ -24,7 +26,11 @@ pub fn draw(frame: &mut Frame<'_>, screen: &mut Screen, server: &str) {
     let editor = screen.picker.as_ref().map_or(&screen.editor, |picker| &picker.editor);
     let (typed, cursor) = typed(editor, columns.saturating_sub(2));
     let typed_height = (typed.len().min(TYPED_LINES) as u16).min(area.height.saturating_sub(3));
-    let body_height = area.height.saturating_sub(2 + typed_height);
+    let typed_top = area.height - typed_height;
+    // Above it there is the title, and a line of the thread at least.
+    let most = STATUS_LINES.min(usize::from(typed_top.saturating_sub(2)));
+    let status = shorten(words(&[status(screen)], columns), most, columns);
+    let body_height = typed_top.saturating_sub(1 + status.len() as u16);
     put(frame, 0, &[title(screen, server, columns)]);
     let lines = match &screen.picker {
         Some(picker) => picker.lines(columns, usize::from(body_height)),
@@ -34,7 +40,7 @@ pub fn draw(frame: &mut Frame<'_>, screen: &mut Screen, server: &str) {
         }
     };
     put(frame, 1, &lines);
-    put(frame, 1 + body_height, &[status(screen)]);
+    put(frame, 1 + body_height, &status);
     // The part of what is typed that holds the cursor.
     let (row, column) = cursor;
     let from = (row + 1).saturating_sub(usize::from(typed_height));
@@ -52,8 +58,8 @@ pub fn draw(frame: &mut Frame<'_>, screen: &mut Screen, server: &str) {
             line
         })
         .collect();
-    put(frame, 2 + body_height, &lines);
-    let at = Position::new((column + 2).min(columns - 1) as u16, 2 + body_height + (row - from) as u16);
+    put(frame, typed_top, &lines);
+    let at = Position::new((column + 2).min(columns - 1) as u16, typed_top + (row - from) as u16);
     frame.set_cursor_position(at);
 }
 
@@ -84,36 +90,52 @@ fn title(screen: &Screen, server: &str, columns: usize) -> Line<'static> {
     )
 }
 
-fn status(screen: &Screen) -> Line<'static> {
+fn status(screen: &Screen) -> Run {
     let (bad, busy) = (Style::default().fg(Color::Red), Style::default().fg(Color::Yellow));
     if screen.away {
-        return Line::styled("The server is away; trying again…", bad);
+        return ("The server is away; trying again…".to_owned(), bad);
     }
     if let Some(notice) = &screen.status {
-        return Line::styled(notice.text.clone(), if notice.failed { bad } else { busy });
+        return (notice.text.clone(), if notice.failed { bad } else { busy });
     }
     match (&screen.turn, &screen.picker) {
-        (_, Some(_)) => Line::styled("Type to search · Enter opens · Esc goes back", dim()),
-        (Turn::Sent, _) => Line::styled("Sending…", busy),
+        (_, Some(_)) => ("Type to search · Enter opens · Esc goes back".to_owned(), dim()),
+        (Turn::Sent, _) => ("Sending…".to_owned(), busy),
         (Turn::Running(_), _) => match &screen.approval {
-            Some(approval) => {
-                Line::styled(format!("{} waits for you: /approve or /deny", approval.call), busy)
-            }
-            None => Line::styled(format!("Working…{} Ctrl-C stops", waiting(screen)), busy),
+            Some(approval) => (format!("{} waits for you: /approve or /deny", approval.call), busy),
+            None => (format!("Working…{} Ctrl-C stops", waiting(screen)), busy),
         },
-        (Turn::Recalled | Turn::Stopping(_), _) => Line::styled("Stopping…", busy),
+        (Turn::Recalled | Turn::Stopping(_), _) => ("Stopping…".to_owned(), busy),
         (Turn::Idle, _) if screen.editing.is_some() => {
-            Line::styled("Editing your last message · Enter sends · Esc leaves it", busy)
+            ("Editing your last message · Enter sends · Esc leaves it".to_owned(), busy)
         }
         (Turn::Idle, _) if !screen.attached.is_empty() => {
             let file =
                 |file: &crate::files::Chosen| format!("{} ({})", one_line(&file.name, 60), size(file.size));
             let names: Vec<String> = screen.attached.iter().map(file).collect();
-            Line::styled(format!("Attached: {}", names.join(", ")), dim())
+            (format!("Attached: {}", names.join(", ")), dim())
         }
-        (Turn::Idle, _) if screen.offset > 0 => Line::styled("PageDown goes to the end", dim()),
-        (Turn::Idle, _) => Line::styled("/help · Ctrl-C leaves", dim()),
+        (Turn::Idle, _) if screen.offset > 0 => ("PageDown goes to the end".to_owned(), dim()),
+        (Turn::Idle, _) => ("/help · Ctrl-C leaves".to_owned(), dim()),
     }
+}
+
+/// Takes lines out before the last ones: what is to be done about it stands at the end.
+fn shorten(mut lines: Vec<Line<'static>>, most: usize, columns: usize) -> Vec<Line<'static>> {
+    let extra = lines.len().saturating_sub(most.max(1));
+    if extra == 0 {
+        return lines;
+    }
+    // With room for it the first one stays, for it says what this is about.
+    let from = usize::from(most > 1);
+    lines.drain(from..from + extra);
+    let cut = &mut lines[from];
+    let text = cut.spans.iter().map(|span| span.content.as_ref()).collect::<String>();
+    let fits = |text: &str| width(text) < columns;
+    let rest = text.char_indices().map(|(at, _)| &text[at..]).find(|rest| fits(rest)).unwrap_or_default();
+    let style = cut.spans.first().map_or_else(Style::default, |span| span.style);
+    *cut = Line::styled(format!("…{rest}"), style);
+    lines
 }
 
 fn waiting(screen: &Screen) -> String {

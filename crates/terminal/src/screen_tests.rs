@@ -324,3 +324,26 @@ fn messages_that_the_queue_refuses_are_given_back() {
     screen.not_queued(&refused());
     assert_eq!((screen.editor.text(), &screen.turn), ("Two", &Turn::Idle));
 }
+
+#[test]
+fn what_is_to_be_done_is_said_on_a_narrow_screen_too() {
+    let mut screen = Screen::new(Vec::new());
+    let failure =
+        Failure::Unreachable { base: "http://127.0.0.1:8080".into(), reason: "Connection refused".into() };
+    screen.failed(&failure);
+    let page = shown(&mut screen, 60, 10);
+    assert!(
+        page.ends_with("--server\n›\n") && page.contains("no server answers at http://127.0.0.1:8080"),
+        "{page}"
+    );
+    press(&mut screen, "Hi\n");
+    begin(&mut screen, 1);
+    let call = json!({ "id": "a", "call": { "id": "c", "name": "drop_table", "args": { "name": "x".repeat(900) } } });
+    event(&mut screen, "approval", call);
+    for (width, height) in [(40, 10), (80, 10), (40, 5), (200, 10)] {
+        let page = shown(&mut screen, width, height);
+        let status = page.lines().skip_while(|line| !line.contains("drop_table")).collect::<Vec<_>>();
+        assert!(status.len() <= 4 && status.concat().ends_with("/approve or /deny›"), "{page}");
+    }
+    assert!(shown(&mut screen, 40, 4).contains("/approve or /deny\n"), "one line is enough for that");
+}
