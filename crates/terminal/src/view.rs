@@ -104,6 +104,8 @@ fn part_lines(part: &Part, width: usize) -> Vec<Line<'static>> {
                 width,
             )
         }
+        // Somebody wanted it: nothing has failed.
+        Part::Error { code, .. } if code == "cancelled" => vec![Line::styled("Stopped", dim())],
         Part::Error { code, message } => {
             words(&[(format!("✗ {}: {}", one_line(code, 100), clean(message)), failed)], width)
         }
