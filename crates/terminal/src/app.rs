@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
-use crate::api::{Listed, RunState, Thread as Read};
+use crate::api::{Listed, RunState, Server, Thread as Read};
 use crate::clean::clean;
 use crate::draw::draw;
 use crate::failure::Failure;
@@ -43,6 +43,7 @@ pub async fn run(session: Session, attach: Vec<Chosen>, options: &Options) -> Re
         screen: Screen::new(attach),
         tasks: TaskTracker::new(),
         items: None,
+        joined: false,
         answers,
         watching: false,
         quit: false,
@@ -144,10 +145,15 @@ impl Drop for Guard {
     }
 }
 
+/// A conversation, and its run under way.
+type Opened = (Read, Option<RunState>);
+
 /// What came of something that was asked of the server.
 enum Answer {
     Listed(String, Result<Vec<Listed>, Failure>),
-    Opened(Uuid, Result<(Read, Option<RunState>), Failure>),
+    Opened(Uuid, Result<Opened, Failure>),
+    /// The same, after a run that was joined there.
+    Joined(Uuid, Result<Opened, Failure>),
     /// The thread once more, with a message that another client sent.
     ReadAgain(Uuid, Result<Read, Failure>),
     Attached(Ask, Session, Result<Vec<Kept>, Failure>),
@@ -166,6 +172,8 @@ struct App {
     screen: Screen,
     tasks: TaskTracker,
     items: Option<Items>,
+    /// The run is one that was under way when its conversation was opened.
+    joined: bool,
     answers: mpsc::Sender<Answer>,
     /// A server that does not answer is being asked again.
     watching: bool,
@@ -207,6 +215,7 @@ impl App {
             None => {
                 self.over(None);
                 self.title();
+                self.join_next();
             }
         }
     }
@@ -226,6 +235,14 @@ impl App {
             && let Some(effect) = self.screen.forward()
         {
             self.perform(effect);
+        }
+    }
+
+    /// After a run that was joined may come one that was queued before: it is joined as well.
+    fn join_next(&mut self) {
+        if let (true, Turn::Idle, Some(id)) = (self.joined, &self.screen.turn, self.session.conversation) {
+            let server = self.session.server.clone();
+            self.later(async move { Answer::Joined(id, open(&server, id).await) });
         }
     }
 
@@ -261,10 +278,13 @@ impl App {
         match effect {
             Effect::Quit => self.quit = true,
             Effect::New => self.session.conversation = None,
-            Effect::Ask(ask, files) => self.later(async move {
-                let attached = session.attach(&files).await;
-                Answer::Attached(ask, session, attached)
-            }),
+            Effect::Ask(ask, files) => {
+                self.joined = false;
+                self.later(async move {
+                    let attached = session.attach(&files).await;
+                    Answer::Attached(ask, session, attached)
+                });
+            }
             Effect::Queue(text, files) => self.later(async move {
                 let queued = async {
                     let attached = session.attach(&files).await?;
@@ -278,10 +298,7 @@ impl App {
                 let found = server.list(&query, LISTED).await;
                 Answer::Listed(query, found)
             }),
-            Effect::Open(id) => self.later(async move {
-                let read = async { Ok((server.thread(id, MESSAGES).await?, server.open_run(id).await?)) };
-                Answer::Opened(id, read.await)
-            }),
+            Effect::Open(id) => self.later(async move { Answer::Opened(id, open(&server, id).await) }),
             Effect::Files => self.later(async move { Answer::Files(files(&session).await) }),
             Effect::Save { name, to } => {
                 self.later(async move { Answer::Saved(save(&session, &name, &to).await) })
@@ -300,6 +317,13 @@ impl App {
                 }
             }
             Answer::Opened(id, Ok((read, run))) => self.opened(id, &read, run),
+            Answer::Joined(id, Ok((read, run))) => {
+                // Unless something else was begun meanwhile.
+                if run.is_some() && self.screen.turn == Turn::Idle && self.session.conversation == Some(id) {
+                    self.opened(id, &read, run);
+                }
+            }
+            Answer::Joined(_, Err(_)) => {}
             Answer::ReadAgain(id, Ok(read)) if self.session.conversation == Some(id) => {
                 self.screen.read_again(&read);
             }
@@ -344,6 +368,7 @@ impl App {
         self.screen.offset = 0;
         self.items = None;
         self.screen.turn = Turn::Idle;
+        self.joined = run.is_some();
         if let Some(run) = run {
             // A turn is under way: on from its first event, then live.
             self.screen.turn = Turn::Running(run.id);
@@ -365,6 +390,10 @@ impl App {
                 writeln!(std::io::stderr(), "{goes_on}Come back with: threadkeep chat --conversation {id}");
         }
     }
+}
+
+async fn open(server: &Server, id: Uuid) -> Result<Opened, Failure> {
+    Ok((server.thread(id, MESSAGES).await?, server.open_run(id).await?))
 }
 
 async fn files(session: &Session) -> Result<Vec<Kept>, Failure> {

@@ -21,7 +21,10 @@ async fn app(server: &str) -> (App, mpsc::Receiver<Answer>) {
     let session = Session::open(&options).await.unwrap();
     let (answers, answered) = mpsc::channel(16);
     let (screen, tasks) = (Screen::new(Vec::new()), TaskTracker::new());
-    (App { session, screen, tasks, items: None, answers, watching: false, quit: false }, answered)
+    (
+        App { session, screen, tasks, items: None, joined: false, answers, watching: false, quit: false },
+        answered,
+    )
 }
 
 fn keys(text: &str) -> impl Stream<Item = std::io::Result<Event>> + Unpin {
@@ -91,4 +94,23 @@ async fn a_message_is_queued_once_its_conversation_is_known() {
     app.session.conversation = Some(Uuid::nil());
     app.forward();
     assert!(app.screen.thread.queue.sending());
+}
+
+#[tokio::test]
+async fn after_a_run_that_was_joined_comes_the_one_that_waits_for_it() {
+    let (mut app, mut answered) = app("http://127.0.0.1:9").await;
+    let (id, run) =
+        (Uuid::from_u128(1), |n| RunState { id: Uuid::from_u128(n), status: "queued".to_owned() });
+    let read = || Read { title: "Two runs".to_owned(), messages: Vec::new() };
+    app.answer(Answer::Opened(id, Ok((read(), Some(run(2))))));
+    app.item(None);
+    let asked = tokio::time::timeout(Duration::from_secs(20), answered.recv()).await;
+    assert!(matches!(asked, Ok(Some(Answer::Joined(..)))), "what comes next is asked for");
+    app.answer(Answer::Joined(id, Ok((read(), Some(run(3))))));
+    assert_eq!(app.screen.turn, Turn::Running(Uuid::from_u128(3)));
+    // What is typed in the meantime is not thrown away for it.
+    app.item(None);
+    app.screen.turn = Turn::Sent;
+    app.answer(Answer::Joined(id, Ok((read(), Some(run(4))))));
+    assert_eq!(app.screen.turn, Turn::Sent);
 }
