@@ -109,12 +109,7 @@ fn status(screen: &Screen) -> Run {
         (Turn::Idle, _) if screen.editing.is_some() => {
             ("Editing your last message · Enter sends · Esc leaves it".to_owned(), busy)
         }
-        (Turn::Idle, _) if !screen.attached.is_empty() => {
-            let file =
-                |file: &crate::files::Chosen| format!("{} ({})", one_line(&file.name, 60), size(file.size));
-            let names: Vec<String> = screen.attached.iter().map(file).collect();
-            (format!("Attached: {}", names.join(", ")), dim())
-        }
+        (Turn::Idle, _) if !screen.attached.is_empty() => (attached(screen), dim()),
         (Turn::Idle, _) if screen.offset > 0 => ("PageDown goes to the end".to_owned(), dim()),
         (Turn::Idle, _) => ("/help · Ctrl-C leaves".to_owned(), dim()),
     }
@@ -138,12 +133,20 @@ fn shorten(mut lines: Vec<Line<'static>>, most: usize, columns: usize) -> Vec<Li
     lines
 }
 
+/// What comes after the turn under way.
 fn waiting(screen: &Screen) -> String {
-    match screen.thread.queue.len() {
+    let messages = match screen.thread.queue.len() {
         0 => String::new(),
         1 => " 1 message waits ·".to_owned(),
         more => format!(" {more} messages wait ·"),
-    }
+    };
+    if screen.attached.is_empty() { messages } else { format!("{messages} {} ·", attached(screen)) }
+}
+
+fn attached(screen: &Screen) -> String {
+    let file = |file: &crate::files::Chosen| format!("{} ({})", one_line(&file.name, 60), size(file.size));
+    let names: Vec<String> = screen.attached.iter().map(file).collect();
+    format!("Attached: {}", names.join(", "))
 }
 
 /// The lines of what is typed, and the cursor's row and column among them.

@@ -263,6 +263,8 @@ fn a_message_during_a_turn_waits_for_its_own() {
     assert_eq!(screen.forward(), None, "the first is not heard of yet");
     begin(&mut screen, 1);
     press(&mut screen, "/attach Cargo.toml\n");
+    let page = shown(&mut screen, 80, 10);
+    assert!(page.contains("Working… 1 message waits · Attached: Cargo.toml ("), "{page}");
     press(&mut screen, "Three\n");
     assert_eq!(screen.forward(), Some(Effect::Queue("Two".into(), vec![])));
     assert_eq!(screen.forward(), None, "one after the other");
