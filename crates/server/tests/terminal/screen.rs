@@ -58,7 +58,7 @@ async fn an_interrupt_stops_the_turn_and_the_next_one_leaves_with_the_terminal_a
     tmux.enter("Go on forever");
     tmux.until_shows("So far").await;
     tmux.key("C-c");
-    let shown = tmux.until_shows("✗ cancelled").await;
+    let shown = tmux.until_shows("Stopped").await;
     assert!(shown.contains("So far"), "{shown}");
     world.sandbox.disconnected(0).await.expect("the sandbox hears of it");
     tmux.until_shows("Ctrl-C leaves").await;
@@ -84,7 +84,7 @@ async fn an_interrupt_stops_a_turn_that_the_server_has_not_answered_yet() {
     tmux.until_shows("The server is away").await;
     tmux.key("C-c");
     wire.mend();
-    let shown = tmux.until_shows("✗ cancelled").await;
+    let shown = tmux.until_shows("Stopped").await;
     assert!(shown.contains("› Go on forever"), "{shown}");
     tmux.until_shows("Ctrl-C leaves").await;
 }
