@@ -1,8 +1,10 @@
 // The frame: history on the left, the page on the right, and the door before both.
-import { lazy, Suspense, useEffect, useState } from 'react';
+import { lazy, Suspense, useEffect, useEffectEvent, useRef, useState } from 'react';
+import { flushSync } from 'react-dom';
+import { toComposer } from './composer/focus';
 import { Sidebar } from './history/sidebar';
 import { Login, Unreachable } from './login';
-import { useRoute } from './router';
+import { go, paths, useRoute } from './router';
 import { useSession, type Session } from './session';
 import { ThreadPage } from './thread/thread-page';
 import { Spinner } from './ui/bits';
@@ -35,12 +37,32 @@ function House({ session }: { session: Session }) {
   const [open, setOpen] = useState(() => !narrow());
   const current = route.page === 'thread' ? route.id : null;
 
+  const search = useRef<HTMLInputElement>(null);
+
+  // Here and not in the history, for they work while it is hidden, too.
+  const key = useEffectEvent((event: KeyboardEvent) => {
+    if (event.key === 'Escape' && narrow()) setOpen(false);
+    if (!(event.ctrlKey || event.metaKey)) return;
+    if (event.key === 'k') {
+      event.preventDefault();
+      // Drawn at once: what is typed next goes into it.
+      flushSync(() => setOpen(true));
+      search.current?.focus();
+      search.current?.select();
+    }
+    if (event.shiftKey && event.key.toLowerCase() === 'o') {
+      event.preventDefault();
+      flushSync(() => {
+        go(paths.fresh);
+        if (narrow()) setOpen(false);
+      });
+      toComposer();
+    }
+  });
   useEffect(() => {
-    const escape = (event: KeyboardEvent) => {
-      if (event.key === 'Escape' && narrow()) setOpen(false);
-    };
-    window.addEventListener('keydown', escape);
-    return () => window.removeEventListener('keydown', escape);
+    const press = (event: KeyboardEvent) => key(event);
+    window.addEventListener('keydown', press);
+    return () => window.removeEventListener('keydown', press);
   }, []);
 
   const show = () => setOpen(true);
@@ -54,7 +76,7 @@ function House({ session }: { session: Session }) {
         <>
           <button type="button" aria-label="Close the history" tabIndex={-1} onClick={hide} className="fixed inset-0 z-20 bg-shade md:hidden" />
           <div className="fixed inset-y-0 left-0 z-30 w-[min(85vw,var(--spacing-sidebar))] shrink-0 border-r border-line md:static md:w-sidebar">
-            <Sidebar session={session} current={current} onClose={hide} onOpen={() => narrow() && hide()} />
+            <Sidebar session={session} current={current} searchRef={search} onClose={hide} onOpen={() => narrow() && hide()} />
           </div>
         </>
       )}

@@ -1,7 +1,7 @@
 // The first visit; edit, regenerate, fork; rename, delete, undo; search; the trace; the settings.
 import assert from 'node:assert/strict';
 import { after, afterEach, before, test } from 'node:test';
-import { blocks, eventually, firstVisit, lastAnswer, leave, say, settled, startWorld, visit } from './world.js';
+import { blocks, composer, eventually, firstVisit, lastAnswer, leave, say, settled, startWorld, visit } from './world.js';
 
 let world;
 before(async () => (world = await startWorld()));
@@ -158,6 +158,39 @@ test('everything is within reach of the keyboard', async () => {
   await tab('Attach files');
   await press('Shift+Tab', 'ArrowUp');
   await page.getByRole('textbox', { name: 'Edit message' }).waitFor();
+  assert.deepEqual(wrong, []);
+});
+
+test('search and a new thread are a key away while the history is hidden', async () => {
+  const { page, wrong } = await visit(world);
+  const search = page.getByRole('searchbox', { name: 'Search threads' });
+  const fresh = page.getByRole('heading', { name: 'What shall we work on?' });
+  await say(page, 'answer with the history hidden');
+  await settled(page);
+  for (const width of [1280, 600]) {
+    await page.setViewportSize({ width, height: 800 });
+    if (width > 767) await page.getByRole('button', { name: 'Hide the history' }).click();
+    else await page.reload();
+    await settled(page);
+    await search.waitFor({ state: 'detached' });
+    await composer(page).focus();
+    await page.keyboard.press('Control+k');
+    await page.keyboard.type('history hidden');
+    assert.equal(await search.inputValue(), 'history hidden');
+    await page.locator('[data-history] mark').first().waitFor();
+    await page.keyboard.press('Control+Shift+O');
+    await fresh.waitFor();
+    await page.keyboard.type('x');
+    assert.equal(await composer(page).inputValue(), 'x');
+    await composer(page).fill('');
+    if (width > 767) await page.getByRole('button', { name: 'Hide the history' }).click();
+    await page.goBack();
+    await settled(page);
+    await search.waitFor({ state: 'detached' });
+    await page.keyboard.press('Control+Shift+O');
+    await fresh.waitFor();
+    await page.goBack();
+  }
   assert.deepEqual(wrong, []);
 });
 

@@ -107,6 +107,7 @@ export function Composer({ thread, state, offered }: { thread: Thread; state: Th
     <DropArea onDrop={add}>
       <form
         aria-label="Write a message"
+        data-composer
         onSubmit={(event) => {
           event.preventDefault();
           send();

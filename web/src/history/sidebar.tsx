@@ -1,6 +1,6 @@
 // The left side: a new thread, the search, the history, who is here.
 import { PanelLeftClose, Search, Settings, SquarePen, X } from 'lucide-react';
-import { useDeferredValue, useEffect, useRef, useState } from 'react';
+import { useDeferredValue, useEffect, useState, type RefObject } from 'react';
 import { useQueryClient } from '@tanstack/react-query';
 import { listen } from '../client/windows';
 import { follow, go, paths } from '../router';
@@ -20,15 +20,15 @@ function useSettled(value: string, ms: number): string {
   return useDeferredValue(settled);
 }
 
-export function Sidebar({ session, current, onClose, onOpen }: {
+export function Sidebar({ session, current, searchRef, onClose, onOpen }: {
   session: Session;
   current: string | null;
+  searchRef: RefObject<HTMLInputElement | null>;
   onClose: () => void;
   onOpen: () => void;
 }) {
   const [typed, setTyped] = useState('');
   const query = useSettled(typed.trim(), 120);
-  const search = useRef<HTMLInputElement>(null);
   const client = useQueryClient();
 
   useEffect(() => {
@@ -40,23 +40,6 @@ export function Sidebar({ session, current, onClose, onOpen }: {
       unlisten();
     };
   }, [client]);
-
-  useEffect(() => {
-    const key = (event: KeyboardEvent) => {
-      if (!(event.ctrlKey || event.metaKey)) return;
-      if (event.key === 'k') {
-        event.preventDefault();
-        search.current?.focus();
-        search.current?.select();
-      }
-      if (event.shiftKey && event.key.toLowerCase() === 'o') {
-        event.preventDefault();
-        go(paths.fresh);
-      }
-    };
-    window.addEventListener('keydown', key);
-    return () => window.removeEventListener('keydown', key);
-  }, []);
 
   return (
     <nav aria-label="Threads" className="flex h-full w-full flex-col bg-sunken">
@@ -82,7 +65,7 @@ export function Sidebar({ session, current, onClose, onOpen }: {
         <div className="relative" role="search">
           <Search size={15} aria-hidden className="absolute top-2.5 left-3 text-faint" />
           <input
-            ref={search}
+            ref={searchRef}
             type="search"
             aria-label="Search threads"
             placeholder="Search"
