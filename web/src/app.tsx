@@ -39,9 +39,15 @@ function House({ session }: { session: Session }) {
 
   const search = useRef<HTMLInputElement>(null);
 
+  /** Shows or hides the history; the focus goes from the button that is gone to the one that undoes it. */
+  const fold = (next: boolean) => {
+    flushSync(() => setOpen(next));
+    document.querySelector<HTMLElement>('[data-fold]')?.focus();
+  };
+
   // Here and not in the history, for they work while it is hidden, too.
   const key = useEffectEvent((event: KeyboardEvent) => {
-    if (event.key === 'Escape' && narrow()) setOpen(false);
+    if (event.key === 'Escape' && open && narrow()) fold(false);
     if (!(event.ctrlKey || event.metaKey)) return;
     if (event.key === 'k') {
       event.preventDefault();
@@ -65,8 +71,8 @@ function House({ session }: { session: Session }) {
     return () => window.removeEventListener('keydown', press);
   }, []);
 
-  const show = () => setOpen(true);
-  const hide = () => setOpen(false);
+  const show = () => fold(true);
+  const hide = () => fold(false);
   return (
     <div className="flex h-full overflow-hidden">
       <a href="#main" className="sr-only z-50 rounded-md bg-raised px-4 py-2 shadow-float focus:not-sr-only focus:fixed focus:top-3 focus:left-3">
@@ -76,7 +82,7 @@ function House({ session }: { session: Session }) {
         <>
           <button type="button" aria-label="Close the history" tabIndex={-1} onClick={hide} className="fixed inset-0 z-20 bg-shade md:hidden" />
           <div className="fixed inset-y-0 left-0 z-30 w-[min(85vw,var(--spacing-sidebar))] shrink-0 border-r border-line md:static md:w-sidebar">
-            <Sidebar session={session} current={current} searchRef={search} onClose={hide} onOpen={() => narrow() && hide()} />
+            <Sidebar session={session} current={current} searchRef={search} onClose={hide} onOpen={() => narrow() && setOpen(false)} />
           </div>
         </>
       )}

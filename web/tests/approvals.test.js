@@ -1,7 +1,7 @@
 // Calls that wait for a person: asked in every window, over reloads and a restart, and decided once.
 import assert from 'node:assert/strict';
 import { after, afterEach, before, test } from 'node:test';
-import { blocks, eventually, lastAnswer, leave, say, settled, startWorld, visit } from './world.js';
+import { blocks, composer, eventually, lastAnswer, leave, say, settled, startWorld, visit } from './world.js';
 
 let world;
 before(async () => {
@@ -12,6 +12,8 @@ afterEach(() => leave(world));
 after(() => world?.stop());
 
 const card = (page) => page.getByRole('region', { name: 'Approval for read_file' });
+
+const writes = (page) => composer(page).evaluate((field) => field === document.activeElement);
 
 /** A thread that waits for somebody to allow the agent's call. */
 async function asked() {
@@ -45,6 +47,7 @@ test('a call waits for a person over reloads and a killed server, and any window
   for (const each of [page, second]) await card(each).waitFor();
 
   await card(second).getByRole('button', { name: 'Allow' }).click();
+  assert.ok(await writes(second));
   for (const each of [page, second]) {
     await card(each).waitFor({ state: 'detached' });
     await eventually(async () => assert.match(await lastAnswer(each), /The tool said: .*the secret is 42/s));
@@ -65,6 +68,7 @@ test('a refusal tells the model why, and nothing is called', async () => {
   await card(second).waitFor();
   await card(page).getByRole('textbox', { name: /Why it is refused/ }).fill('not before Monday');
   await page.keyboard.press('Enter');
+  assert.ok(await writes(page));
   for (const each of [page, second]) {
     await eventually(async () => assert.match(await lastAnswer(each), /The tool said: .*not before Monday/s));
     await settled(each);

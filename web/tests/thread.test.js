@@ -194,6 +194,54 @@ test('search and a new thread are a key away while the history is hidden', async
   assert.deepEqual(wrong, []);
 });
 
+test('the focus goes on where what had it is gone', async () => {
+  const { page, wrong } = await visit(world);
+  const focused = (name) => eventually(async () => assert.equal(await page.evaluate(() => document.activeElement?.getAttribute('aria-label')), name), 3000);
+  const button = (name) => page.getByRole('button', { name });
+  const edit = async () => {
+    await page.locator('article[data-role=user]').last().hover();
+    await button('Edit message').last().click();
+    await focused('Edit message');
+  };
+  await say(page, 'say so far\nhold forever');
+  await page.getByText('so far', { exact: true }).waitFor();
+  await say(page, 'answer waits');
+  await button('Edit waiting message').click();
+  await focused('Edit waiting message');
+  await page.keyboard.press('Escape');
+  await focused('Message');
+  await button('Take back waiting message').click();
+  await focused('Message');
+  await button('Stop').click();
+  await page.getByText('Stopped', { exact: true }).waitFor();
+  await focused('Message');
+  await button('Retry').click();
+  await focused('Message');
+  await button('Stop').click();
+  await count(page).waitFor();
+  await settled(page);
+  await edit();
+  await page.keyboard.press('Escape');
+  await focused('Message');
+  await edit();
+  await page.getByRole('textbox', { name: 'Edit message' }).fill('answer edited');
+  await page.keyboard.press('Enter');
+  await focused('Message');
+  await settled(page);
+  await button('Hide the history').click();
+  await focused('Show the history');
+  // Its name is told to who comes by key, not after a click.
+  assert.equal(await page.getByRole('tooltip').count(), 0);
+  await page.keyboard.press('Enter');
+  await focused('Hide the history');
+  await page.setViewportSize({ width: 600, height: 800 });
+  await page.keyboard.press('Escape');
+  await focused('Show the history');
+  await button('Show the history').click();
+  await focused('Hide the history');
+  assert.deepEqual(wrong, []);
+});
+
 test('the trace has the logs and survives a reload', async () => {
   const { page, wrong } = await visit(world);
   await say(page, 'log a word in the log\nstep a look {"id":12345678901234567890}\ndone a look fine\nanswer done');

@@ -12,6 +12,7 @@ import { AttachmentList } from './attachment-list';
 import { useAttachments } from './attachments';
 import { keepDraft, readDraft } from './drafts';
 import { DropArea } from './drop-area';
+import { toComposer } from './focus';
 import { ModePicker } from './mode';
 import { ModelPicker, type Choice } from './model';
 
@@ -82,6 +83,11 @@ export function Composer({ thread, state, offered }: { thread: Thread; state: Th
       keepDraft(was, text);
     });
     field.current?.focus();
+  };
+
+  const stop = () => {
+    thread.stop().catch(complain);
+    toComposer();
   };
 
   const sendNow = useEffectEvent(send);
@@ -161,7 +167,7 @@ export function Composer({ thread, state, offered }: { thread: Thread; state: Th
           <ModelPicker value={choice} onChange={setAnswering} />
           <span className="grow" />
           {running && (
-            <IconButton name="Stop" side="top" disabled={state.stopping} onClick={() => thread.stop().catch(complain)} className="rounded-full! border border-line-strong text-ink!">
+            <IconButton name="Stop" side="top" disabled={state.stopping} onClick={stop} className="rounded-full! border border-line-strong text-ink!">
               <Square size={13} fill="currentColor" aria-hidden />
             </IconButton>
           )}

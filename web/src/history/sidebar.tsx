@@ -46,7 +46,7 @@ export function Sidebar({ session, current, searchRef, onClose, onOpen }: {
       <div className="flex items-center gap-2.5 px-3 pt-3 pb-2">
         <Mark size={26} />
         <span className="grow text-[0.95rem] font-semibold tracking-tight">Threadkeep</span>
-        <IconButton name="Hide the history" onClick={onClose}>
+        <IconButton name="Hide the history" onClick={onClose} data-fold>
           <PanelLeftClose size={18} aria-hidden />
         </IconButton>
       </div>

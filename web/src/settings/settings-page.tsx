@@ -41,7 +41,7 @@ export default function SettingsPage({ route, session, onMenu }: Props) {
     <>
       <header className="flex h-14 shrink-0 items-center gap-1 px-3">
         {onMenu && (
-          <IconButton name="Show the history" onClick={onMenu}>
+          <IconButton name="Show the history" onClick={onMenu} data-fold>
             <PanelLeftOpen size={18} aria-hidden />
           </IconButton>
         )}

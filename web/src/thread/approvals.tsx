@@ -5,6 +5,7 @@ import { useState } from 'react';
 import { decideApproval, listApprovals } from '../client/api';
 import { pretty } from '../client/json';
 import type { Approval } from '../client/types';
+import { toComposer } from '../composer/focus';
 import { Button } from '../ui/button';
 import { complain } from '../ui/toast';
 
@@ -20,6 +21,7 @@ function Ask({ run, approval: { id, call } }: { run: string; approval: Approval 
   const [reason, setReason] = useState('');
   const decide = (approve: boolean) => {
     setDecided(true);
+    toComposer();
     decideApproval(run, id, approve, approve ? '' : reason.trim()).catch((error: unknown) => {
       setDecided(false);
       complain(error);

@@ -3,6 +3,7 @@ import { Clock, Pencil, X } from 'lucide-react';
 import { useState } from 'react';
 import type { Thread } from '../client/thread';
 import type { Queued } from '../client/types';
+import { toComposer } from '../composer/focus';
 import { Button, IconButton } from '../ui/button';
 import { GrowingText } from '../ui/growing';
 import { complain } from '../ui/toast';
@@ -26,9 +27,13 @@ export function Queue({ thread, queue }: { thread: Thread; queue: Queued[] }) {
 
 function Waiting({ queued, thread }: { queued: Queued; thread: Thread }) {
   const [draft, setDraft] = useState<string | null>(null);
+  const close = () => {
+    setDraft(null);
+    toComposer();
+  };
   const save = () => {
     if (draft?.trim()) thread.editQueued(queued.id, draft).catch(complain);
-    setDraft(null);
+    close();
   };
   if (draft !== null) {
     return (
@@ -40,7 +45,7 @@ function Waiting({ queued, thread }: { queued: Queued; thread: Thread }) {
             onChange={setDraft}
             autoFocus
             onKeyDown={(event) => {
-              if (event.key === 'Escape') setDraft(null);
+              if (event.key === 'Escape') close();
               if (event.key === 'Enter' && !event.shiftKey) {
                 event.preventDefault();
                 save();
@@ -62,7 +67,15 @@ function Waiting({ queued, thread }: { queued: Queued; thread: Thread }) {
           <Pencil size={14} aria-hidden />
         </IconButton>
       )}
-      <IconButton name="Take back waiting message" small side="top" onClick={() => thread.removeQueued(queued.id).catch(complain)}>
+      <IconButton
+        name="Take back waiting message"
+        small
+        side="top"
+        onClick={() => {
+          thread.removeQueued(queued.id).catch(complain);
+          toComposer();
+        }}
+      >
         <X size={14} aria-hidden />
       </IconButton>
     </li>

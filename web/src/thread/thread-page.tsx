@@ -67,7 +67,7 @@ function Header({ thread, onMenu }: { thread: Thread; onMenu: (() => void) | nul
     <>
       <header className="z-10 flex h-14 shrink-0 items-center gap-1 px-3">
         {onMenu && (
-          <IconButton name="Show the history" onClick={onMenu}>
+          <IconButton name="Show the history" onClick={onMenu} data-fold>
             <PanelLeftOpen size={18} aria-hidden />
           </IconButton>
         )}

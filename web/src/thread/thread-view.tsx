@@ -6,6 +6,7 @@ import type { Thread, ThreadState } from '../client/thread';
 import { announce } from '../client/windows';
 import type { Message } from '../client/types';
 import { Composer } from '../composer/composer';
+import { toComposer } from '../composer/focus';
 import { go, paths, useTarget } from '../router';
 import { Notice, Spinner } from '../ui/bits';
 import { Button } from '../ui/button';
@@ -29,7 +30,9 @@ function useActions(thread: Thread) {
         const { messages } = thread.get();
         const at = messages.findIndex((message) => message.id === assistant.id);
         const asked = messages.slice(0, at).findLast((message) => message.role === 'user');
-        if (asked) thread.regenerate(asked).catch(complain);
+        if (!asked) return;
+        thread.regenerate(asked).catch(complain);
+        toComposer();
       },
       onFork: (message: Message) =>
         void forkConversation(id(), message.id).then((fork) => {

@@ -3,6 +3,7 @@ import { GitFork, Pencil } from 'lucide-react';
 import { memo, useState } from 'react';
 import type { Siblings } from '../client/branches';
 import type { Message } from '../client/types';
+import { toComposer } from '../composer/focus';
 import { FileChip } from '../files/chip';
 import { Time } from '../ui/bits';
 import { Button, IconButton } from '../ui/button';
@@ -24,6 +25,10 @@ type Props = UserActions & { message: Message; thread: string | null; siblings: 
 export const UserMessage = memo(function UserMessage({ message, thread, siblings, busy, pending, onEdit, onFork, onShow }: Props) {
   const [editing, setEditing] = useState(false);
   const text = textOf(message);
+  const close = () => {
+    setEditing(false);
+    toComposer();
+  };
   return (
     <article aria-label="You" className="group flex flex-col items-end pt-3" data-role="user" data-message={message.id}>
       <h2 className="sr-only">You said</h2>
@@ -39,9 +44,9 @@ export const UserMessage = memo(function UserMessage({ message, thread, siblings
       {editing ? (
         <EditBox
           text={text}
-          onCancel={() => setEditing(false)}
+          onCancel={close}
           onSave={(next) => {
-            setEditing(false);
+            close();
             if (next !== text) onEdit(message, next);
           }}
         />

@@ -7,7 +7,10 @@ export const TipProvider = Tooltip.Provider;
 export function Tip({ text, side, children }: { text: string; side: 'top' | 'bottom' | 'right'; children: ReactElement }) {
   return (
     <Tooltip.Root delayDuration={450} disableHoverableContent>
-      <Tooltip.Trigger asChild>{children}</Tooltip.Trigger>
+      {/* Not where the focus only came after a click elsewhere. */}
+      <Tooltip.Trigger asChild onFocus={(event) => !event.currentTarget.matches(':focus-visible') && event.preventDefault()}>
+        {children}
+      </Tooltip.Trigger>
       <Tooltip.Portal container={document.getElementById('overlays')}>
         <Tooltip.Content
           side={side}
