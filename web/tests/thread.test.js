@@ -194,6 +194,29 @@ test('search and a new thread are a key away while the history is hidden', async
   assert.deepEqual(wrong, []);
 });
 
+test('an edit begins at the end of the message', async () => {
+  const { page, wrong } = await visit(world);
+  await say(page, 'log two lines\nanswer some words');
+  await settled(page);
+  const edit = page.getByRole('textbox', { name: 'Edit message' });
+  const begin = [
+    () => composer(page).press('ArrowUp'),
+    async () => {
+      await page.locator('article[data-role=user]').hover();
+      await page.getByRole('button', { name: 'Edit message' }).click();
+    },
+    () => page.getByRole('button', { name: 'Edit message' }).press('Enter'),
+  ];
+  for (const by of begin) {
+    await by();
+    await edit.waitFor();
+    await page.keyboard.type(' and more');
+    assert.equal(await edit.inputValue(), 'log two lines\nanswer some words and more');
+    await page.keyboard.press('Escape');
+  }
+  assert.deepEqual(wrong, []);
+});
+
 test('the focus goes on where what had it is gone', async () => {
   const { page, wrong } = await visit(world);
   const focused = (name) => eventually(async () => assert.equal(await page.evaluate(() => document.activeElement?.getAttribute('aria-label')), name), 3000);

@@ -141,6 +141,8 @@ export function Composer({ thread, state, offered }: { thread: Thread; state: Th
                 send();
               }
               if (event.key === 'ArrowUp' && text === '') {
+                // The key would go on in the field of the edit and take the caret up from the end.
+                event.preventDefault();
                 const edits = document.querySelectorAll<HTMLButtonElement>('[data-edit]:not(:disabled)');
                 edits[edits.length - 1]?.click();
               }
