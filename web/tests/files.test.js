@@ -54,6 +54,23 @@ test('an upload that the server refuses is told on its chip, and can be taken aw
   assert.deepEqual(wrong, []);
 });
 
+test('a refused file says that it keeps the message, and is not passed over', async () => {
+  const { page, wrong } = await visit(world);
+  await page.locator('input[type=file]').setInputFiles([file('empty.txt', 'text/plain', '')]);
+  const told = page.locator('form').getByRole('status');
+  await eventually(async () => assert.equal(await told.innerText(), '\u2068empty.txt\u2069 cannot be sent. Remove it to send the message.'));
+  await say(page, 'answer without the empty one');
+  assert.equal(await page.getByRole('button', { name: 'Send' }).getAttribute('title'), await told.innerText());
+  await page.getByRole('button', { name: 'Remove empty.txt' }).click();
+  await eventually(async () => assert.equal(await told.innerText(), ''));
+  // That sends nothing yet; the next Enter does.
+  await page.evaluate(() => new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn))));
+  assert.equal(await composer(page).inputValue(), 'answer without the empty one');
+  await page.keyboard.press('Enter');
+  await settled(page);
+  assert.deepEqual(wrong, []);
+});
+
 test('attach, paste, take back, send, and look into each kind of file after a reload', async () => {
   const { page, wrong, elsewhere } = await visit(world);
   await page.locator('input[type=file]').setInputFiles([

@@ -23,6 +23,14 @@ function refusal(file: File, already: number): string | null {
   return null;
 }
 
+/** Which files keep the message from being sent, and what to do about it. */
+export function obstacle(files: Attaching[]): string | null {
+  // Each name keeps its direction to itself.
+  const refused = files.filter((file) => file.error).map((file) => `\u2068${file.name}\u2069`);
+  if (refused.length === 0) return null;
+  return `${refused.join(', ')} cannot be sent. Remove ${refused.length === 1 ? 'it' : 'them'} to send the message.`;
+}
+
 /** `conversation` gives the thread to upload to; it may have to be made first. */
 export function useAttachments(conversation: () => Promise<string>) {
   const [files, setFiles] = useState<Attaching[]>([]);

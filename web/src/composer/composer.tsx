@@ -9,7 +9,7 @@ import { GrowingText } from '../ui/growing';
 import { IconButton } from '../ui/button';
 import { complain } from '../ui/toast';
 import { AttachmentList } from './attachment-list';
-import { useAttachments } from './attachments';
+import { obstacle, useAttachments } from './attachments';
 import { keepDraft, readDraft } from './drafts';
 import { DropArea } from './drop-area';
 import { toComposer } from './focus';
@@ -45,12 +45,14 @@ export function Composer({ thread, state, offered }: { thread: Thread; state: Th
   const choice = answering ?? { model, agent };
   const running = state.live !== null;
   const uploading = files.some((file) => !file.done);
-  const failed = files.some((file) => file.error);
+  const blocked = obstacle(files);
   const said = (text.trim() !== '' || files.length > 0) && state.phase !== 'loading' && !state.sending;
   const ready = said && !uploading;
   // Sent too early: it goes when the files are there.
   const [eager, setEager] = useState(false);
-  const waiting = eager && uploading && !failed;
+  const waiting = eager && uploading;
+  // Without the file that was refused it may no longer be what was meant.
+  if (eager && blocked) setEager(false);
 
   const write = (next: string) => {
     setEager(false);
@@ -68,7 +70,7 @@ export function Composer({ thread, state, offered }: { thread: Thread; state: Th
   }, [offered, thread]);
 
   const send = () => {
-    setEager(said && uploading);
+    setEager(said && uploading && !blocked);
     if (!ready) return;
     const attachments = files.flatMap((file) => (file.done ? [file.done] : []));
     const was = thread.get().id;
@@ -121,7 +123,16 @@ export function Composer({ thread, state, offered }: { thread: Thread; state: Th
         className="rounded-xl border border-line-strong bg-raised p-2 shadow-float transition-colors focus-within:border-accent"
       >
         <div className="px-2 pt-1.5">
-          <AttachmentList files={files} onRemove={remove} />
+          <AttachmentList
+            files={files}
+            onRemove={(key) => {
+              remove(key);
+              toComposer();
+            }}
+          />
+          <p role="status" className="text-small text-danger not-empty:mb-2">
+            {blocked}
+          </p>
           <GrowingText
             label="Message"
             fieldRef={field}
@@ -174,7 +185,7 @@ export function Composer({ thread, state, offered }: { thread: Thread; state: Th
             </IconButton>
           )}
           {(!running || said) && (
-            <IconButton name={waiting ? 'Sent when the files are there' : running ? 'Send after this answer' : 'Send'} type="submit" side="top" disabled={!said || failed || waiting} className="rounded-full! bg-accent text-on-accent! enabled:hover:bg-accent-strong! disabled:bg-active! disabled:text-faint! disabled:opacity-100">
+            <IconButton name={waiting ? 'Sent when the files are there' : running ? 'Send after this answer' : 'Send'} type="submit" side="top" title={blocked ?? undefined} disabled={!said || blocked !== null || waiting} className="rounded-full! bg-accent text-on-accent! enabled:hover:bg-accent-strong! disabled:bg-active! disabled:text-faint! disabled:opacity-100">
               {waiting ? <Spinner size={16} /> : <ArrowUp size={18} aria-hidden />}
             </IconButton>
           )}
