@@ -265,6 +265,22 @@ test('the focus goes on where what had it is gone', async () => {
   assert.deepEqual(wrong, []);
 });
 
+test('text from right to left hangs its marks on the right', async () => {
+  const { page, wrong } = await visit(world);
+  const text = 'שלום עולם\\n\\n- אחת\\n- שתיים\\n\\n  ```js\\n  let x;\\n  ```\\n\\nציטוט\\n\\n> שלוש\\n\\nטבלה\\n\\n| ארבע | חמש |\\n|---|---|\\n| שש | שבע |';
+  await say(page, `answer ${text}`);
+  await settled(page);
+  const style = (selector, ...names) =>
+    page.locator(`article[data-role=assistant] .prose ${selector}`).first().evaluate((node, all) => all.map((name) => getComputedStyle(node)[name]), names);
+  await page.locator('article td').first().waitFor();
+  const [left, right] = await style('ul', 'paddingLeft', 'paddingRight');
+  assert.ok(left === '0px' && parseFloat(right) > 16, `${left}, ${right}`);
+  assert.deepEqual(await style('blockquote', 'borderLeftWidth', 'borderRightWidth'), ['0px', '3px']);
+  assert.deepEqual(await style('td', 'textAlign', 'direction'), ['start', 'rtl']);
+  assert.deepEqual(await style('pre', 'direction'), ['ltr']);
+  assert.deepEqual(wrong, []);
+});
+
 test('the trace has the logs and survives a reload', async () => {
   const { page, wrong } = await visit(world);
   await say(page, 'log a word in the log\nstep a look {"id":12345678901234567890}\ndone a look fine\nanswer done');

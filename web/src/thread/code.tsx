@@ -24,7 +24,7 @@ export function CodeBlock({ text, language }: { text: string; language: string }
   const highlight = useHighlight(coloured);
   const tree = coloured && highlight ? highlight(text, language) : null;
   return (
-    <div className="code-frame my-4 overflow-hidden rounded-lg border border-line bg-code">
+    <div dir="ltr" className="code-frame my-4 overflow-hidden rounded-lg border border-line bg-code">
       <div className="flex h-9 items-center justify-between border-b border-line pr-1 pl-4 text-tiny text-faint">
         <span>{language || 'text'}</span>
         <CopyButton text={text} label="Copy code" />

@@ -26,7 +26,7 @@ const components: Components = {
   a: ({ href, children }) => <Away href={href}>{children}</Away>,
   img: ({ src, alt }) => (
     <Away href={typeof src === 'string' ? src : undefined}>
-      <Image size={14} aria-hidden className="mr-1 inline align-[-2px]" />
+      <Image size={14} aria-hidden className="me-1 inline align-[-2px]" />
       {alt || 'Image'}
     </Away>
   ),
@@ -39,7 +39,7 @@ const components: Components = {
   h6: ({ children }) => <h3>{children}</h3>,
   input: ({ checked }) => {
     const Box = checked ? SquareCheck : Square;
-    return <Box size={16} role="img" aria-label={checked ? 'done' : 'to do'} className="mr-2 inline align-[-3px] text-faint" />;
+    return <Box size={16} role="img" aria-label={checked ? 'done' : 'to do'} className="me-2 inline align-[-3px] text-faint" />;
   },
   table: ({ children }) => (
     <div className="table-frame" role="group" aria-label="Table" tabIndex={0}>
