@@ -281,6 +281,17 @@ test('text from right to left hangs its marks on the right', async () => {
   assert.deepEqual(wrong, []);
 });
 
+test('a long title leaves the buttons beside it their size on a phone', async () => {
+  const { page, wrong } = await visit(world, { viewport: { width: 390, height: 844 } });
+  await say(page, `answer ${'with a title that is long '.repeat(8)}`);
+  await settled(page);
+  for (const name of ['Show the history', 'More for this thread', 'New thread']) {
+    const { width, height } = await page.getByRole('button', { name }).boundingBox();
+    assert.deepEqual([width, height], [36, 36], name);
+  }
+  assert.deepEqual(wrong, []);
+});
+
 test('the trace has the logs and survives a reload', async () => {
   const { page, wrong } = await visit(world);
   await say(page, 'log a word in the log\nstep a look {"id":12345678901234567890}\ndone a look fine\nanswer done');

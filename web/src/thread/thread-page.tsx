@@ -104,7 +104,7 @@ function ThreadMenu({ state, onChanged }: { state: ThreadState; onChanged: () =>
     <Menu
       align="end"
       trigger={
-        <button type="button" aria-label="More for this thread" className="grid size-9 place-items-center rounded-md text-soft hover:bg-hover hover:text-ink">
+        <button type="button" aria-label="More for this thread" className="grid size-9 shrink-0 place-items-center rounded-md text-soft hover:bg-hover hover:text-ink">
           <Ellipsis size={18} aria-hidden />
         </button>
       }
