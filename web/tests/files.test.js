@@ -71,6 +71,17 @@ test('a refused file says that it keeps the message, and is not passed over', as
   assert.deepEqual(wrong, []);
 });
 
+test('a file name does not turn itself around, on its way or sent', async () => {
+  const { page, wrong } = await visit(world);
+  await page.locator('input[type=file]').setInputFiles([file('photo_\u202egpj.exe', 'application/octet-stream', 'x')]);
+  await chips(page).getByText('photo_gpj.exe', { exact: true }).waitFor();
+  await page.getByRole('button', { name: 'Remove photo_gpj.exe', exact: true }).waitFor();
+  await say(page, 'answer no picture');
+  await page.locator('article').getByText('photo_gpj.exe', { exact: true }).waitFor();
+  await settled(page);
+  assert.deepEqual(wrong, []);
+});
+
 test('attach, paste, take back, send, and look into each kind of file after a reload', async () => {
   const { page, wrong, elsewhere } = await visit(world);
   await page.locator('input[type=file]').setInputFiles([

@@ -3,6 +3,7 @@ import { useCallback, useRef, useState } from 'react';
 import { deleteFile } from '../client/api';
 import type { Attachment } from '../client/types';
 import { limits, upload } from '../client/upload';
+import { shownName } from '../files/name';
 import { bytes } from '../ui/bits';
 import { toast } from '../ui/toast';
 
@@ -19,7 +20,7 @@ export type Attaching = {
 /** Why this file cannot go with the message, told before a byte is sent. */
 function refusal(file: File, already: number): string | null {
   if (already >= limits.max_files_per_message) return `A message takes at most ${limits.max_files_per_message} files.`;
-  if (file.size > limits.max_file_bytes) return `${file.name} is larger than ${bytes(limits.max_file_bytes)}.`;
+  if (file.size > limits.max_file_bytes) return `${shownName(file.name)} is larger than ${bytes(limits.max_file_bytes)}.`;
   return null;
 }
 
@@ -55,7 +56,7 @@ export function useAttachments(conversation: () => Promise<string>) {
         const key = ++last.current;
         const stop = new AbortController();
         stops.current.set(key, stop);
-        const entry = { key, name: file.name, size: file.size, type: file.type, progress: 0, done: null, error: null };
+        const entry = { key, name: shownName(file.name), size: file.size, type: file.type, progress: 0, done: null, error: null };
         setFiles((now) => [...now, entry]);
         conversation()
           .then((id) => upload(id, file, (progress) => change(key, { progress }), stop.signal))
