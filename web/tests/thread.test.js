@@ -292,6 +292,25 @@ test('a long title leaves the buttons beside it their size on a phone', async ()
   assert.deepEqual(wrong, []);
 });
 
+test('footnotes are counted through and stand at the end, a click away and back', async () => {
+  const { page, wrong } = await visit(world);
+  await say(page, 'answer First[^a] words.\\n\\n[^a]: The first note.\\n\\nThen[^b] others, as before[^a].\\n\\n[^b]: The second note.\\n\\nThe end, and [no note](#here).');
+  await settled(page);
+  const answer = page.locator('article[data-role=assistant] .prose');
+  await answer.locator('li').first().waitFor();
+  assert.deepEqual(await answer.locator('sup > a').allInnerTexts(), ['1', '2', '1']);
+  assert.equal(await answer.locator('section').count(), 1);
+  assert.match(await answer.innerText(), /First.*Then.*The end, and no note.*The first note.*The second note/s);
+  assert.equal(await answer.getByRole('link', { name: 'no note' }).count(), 0);
+  const [address, focused] = [page.url(), () => page.evaluate(() => document.activeElement?.closest('li, sup')?.textContent)];
+  await answer.locator('sup > a').nth(1).click();
+  assert.match(await focused(), /The second note/);
+  await page.keyboard.press('Enter');
+  assert.equal(await focused(), '2');
+  assert.equal(page.url(), address);
+  assert.deepEqual(wrong, []);
+});
+
 test('the trace has the logs and survives a reload', async () => {
   const { page, wrong } = await visit(world);
   await say(page, 'log a word in the log\nstep a look {"id":12345678901234567890}\ndone a look fine\nanswer done');

@@ -4,9 +4,12 @@
 const fence = /^ {0,3}(`{3,}|~{3,})/;
 // What may belong to the piece above: indented lines, list items, block quotes, table rows, HTML.
 const joined = /^(\s|[-*+] |\d{1,9}[.)] |>|\||<)/;
-const definition = /^ {0,3}\[[^\]]+\]:\s*\S+.*$/gm;
+const note = /^ {0,3}\[\^[^\]]+\]:/m;
+const definition = /^ {0,3}\[(?!\^)[^\]]+\]:\s*\S+.*$/gm;
 
-export function cut(text: string): string[] {
+export function cut(text: string, typing: boolean): string[] {
+  // Footnotes are counted through the whole text and stand at its end, once that is there.
+  if (!typing && note.test(text)) return [text];
   const pieces: string[] = [];
   let piece: string[] = [];
   let open: string | null = null;

@@ -1,5 +1,6 @@
 // Reads Markdown. The text is anybody's: raw HTML stays text, links lead to the web or to mail alone, and no
 // picture is fetched from elsewhere, for its address would carry what the answer knows.
+import type { Element } from 'hast';
 import { Image, Square, SquareCheck } from 'lucide-react';
 import { memo, useId, useMemo } from 'react';
 import ReactMarkdown, { defaultUrlTransform, type Components } from 'react-markdown';
@@ -11,7 +12,12 @@ import { cut } from './markdown-blocks';
 
 const plugins = [readGfm as never];
 const allowed = /^(https?:|mailto:)/i;
-const address = (url: string) => (allowed.test(url) && URL.canParse(url) ? defaultUrlTransform(url) : '');
+/** Made for a footnote; no text can make one by itself. */
+const isNote = ({ properties: { dataFootnoteRef: to, dataFootnoteBackref: back } }: Element) => to !== undefined || back !== undefined;
+const address = (url: string, _name: string, node: Element) => {
+  if (isNote(node)) return url;
+  return allowed.test(url) && URL.canParse(url) ? defaultUrlTransform(url) : '';
+};
 
 function Away({ href, children }: { href?: string | undefined; children?: React.ReactNode }) {
   if (!href) return <span>{children}</span>;
@@ -22,8 +28,29 @@ function Away({ href, children }: { href?: string | undefined; children?: React.
   );
 }
 
+/** To a footnote, where the link back takes the focus, or from there to the text. The page's address names a message and stays. */
+function ToNote({ href = '', children, ...rest }: { href?: string | undefined; id?: string | undefined; 'aria-label'?: string | undefined; children?: React.ReactNode }) {
+  const jump = (event: React.MouseEvent) => {
+    event.preventDefault();
+    const there = document.getElementById(decodeURIComponent(href.slice(1)));
+    (there?.querySelector<HTMLElement>('a[aria-label][href^="#"]') ?? there)?.focus();
+  };
+  return (
+    <a {...rest} href={href} onClick={jump}>
+      {children}
+    </a>
+  );
+}
+
 const components: Components = {
-  a: ({ href, children }) => <Away href={href}>{children}</Away>,
+  a: ({ href, id, 'aria-label': label, children, node }) =>
+    node && isNote(node) ? (
+      <ToNote href={href} id={id} aria-label={label}>
+        {children}
+      </ToNote>
+    ) : (
+      <Away href={href}>{children}</Away>
+    ),
   img: ({ src, alt }) => (
     <Away href={typeof src === 'string' ? src : undefined}>
       <Image size={14} aria-hidden className="me-1 inline align-[-2px]" />
@@ -71,7 +98,7 @@ const Piece = memo(function Piece({ text, prefix }: { text: string; prefix: stri
 
 export function Reader({ text, typing }: { text: string; typing: boolean }) {
   const prefix = useId();
-  const pieces = useMemo(() => cut(text), [text]);
+  const pieces = useMemo(() => cut(text, typing), [text, typing]);
   return pieces.map((piece, at) => (
     // What is still being written is closed as it will be: a half of **bold** shows bold.
     <Piece key={at} prefix={`${prefix}${at}`} text={typing && at === pieces.length - 1 ? remend(piece) : piece} />
