@@ -44,8 +44,6 @@ pub struct Follower {
     progress: watch::Receiver<Progress>,
     after: i64,
     finished: bool,
-    /// Its reader has seen a part of the run before, though it may be read from its first event.
-    resumes: bool,
     /// When the run's node was last asked to tell of its movements.
     asked: Option<Instant>,
 }
@@ -84,8 +82,8 @@ impl Turns {
 
     fn follow_new(&self, stream: Stream, run: Uuid, after: i64) -> Follower {
         let live = self.inner.live.read(run);
-        let (progress, resumes) = (live.progress(), after > 0);
-        Follower { stream, run, progress, live, after, finished: false, resumes, asked: None }
+        let progress = live.progress();
+        Follower { stream, run, progress, live, after, finished: false, asked: None }
     }
 }
 
@@ -190,15 +188,12 @@ impl Follower {
         let page = store.read_log(&self.stream.scope, self.run, self.after, CHUNK_BYTES).await?;
         if page.expired || is_unstarted(&page.run) {
             self.finished = true;
-            if self.resumes || self.after > 0 {
-                // The numbers that it goes by are the log's, and the log is in the trace.
-                let trace = store.read_trace(&self.stream.scope, self.run, 0, CHUNK_BYTES).await?;
-                let events = self.missed(&trace)?;
-                if !events.is_empty() || !trace.entries.is_empty() {
-                    return Ok(events);
-                }
+            // The log is in the trace, under the numbers that every reader goes by.
+            let trace = store.read_trace(&self.stream.scope, self.run, 0, CHUNK_BYTES).await?;
+            if trace.entries.is_empty() {
+                return self.replayed(&page.run).await;
             }
-            return self.replayed(&page.run).await;
+            return self.missed(&trace);
         }
         let events = self.missed(&page)?;
         self.finished |= events.is_empty() && page.run.status.is_settled();
@@ -242,7 +237,7 @@ impl Follower {
         Ok((first, found))
     }
 
-    /// The settled message as events: what is left when the log's time is over, or when there never was one.
+    /// The settled message as events: of a run that never had a log here, because it was imported or never began.
     async fn replayed(&self, run: &Run) -> Result<Vec<Seen>, TurnError> {
         let (first_message, message) = self.answer(run).await?;
         let turn = Turn {

@@ -179,17 +179,8 @@ async fn the_replay_after_the_logs_time(backend: Backend) -> Option<()> {
     expire(&world).await;
     for told in &all {
         let again = world.log(&told.run()).await;
-        let at = String::from_utf8_lossy(&told.bytes);
-        assert_eq!(again.frames[0].data, told.frames[0].data, "{at}");
-        assert_eq!(again.folded(), told.folded(), "{at}");
-        assert_eq!(again.assistant_content(), told.assistant_content(), "{at}");
-        assert_eq!(again.terminal().raw.len() > 2, told.terminal().raw.len() > 2);
-        assert_eq!(
-            (again.terminal().event.as_str(), again.status()),
-            (told.terminal().event.as_str(), told.status())
-        );
-        assert_eq!(again.terminal().data["code"], told.terminal().data["code"], "{at}");
-        // Who had seen a part of it gets the rest.
+        assert_eq!(String::from_utf8_lossy(&again.bytes), String::from_utf8_lossy(&told.bytes));
+        // Who had seen a part of it, then or now, gets the rest.
         for after in [1, told.frames.len() / 2, told.frames.len() - 1] {
             late_reader(&world, told, after).await;
         }
