@@ -44,11 +44,7 @@ pub fn read_items(items: &[Value], at: &str) -> Result<Heard, Problem> {
                     answering(&mut heard).push(Block::Reasoning { text: thought.join("\n\n") });
                 }
             }
-            "mcp_approval_response" => heard.decided.push(Decided {
-                approval: text(item, &at, "approval_request_id")?,
-                approve: member(item, &at, "approve")?.unwrap_or(false),
-                reason: member(item, &at, "reason")?,
-            }),
+            "mcp_approval_response" => heard.decided.push(decided(item, &at)?),
             kind => {
                 let detail = format!("Items of the type {kind:?} are not taken here.");
                 return Err(Problem::invalid_value(&format!("{at}/type"), detail));
@@ -56,6 +52,47 @@ pub fn read_items(items: &[Value], at: &str) -> Result<Heard, Problem> {
         }
     }
     Ok(heard)
+}
+
+/// What goes on with a conversation, which has all that was said before.
+#[derive(Default)]
+pub struct News {
+    /// Rules for this answer.
+    pub rules: Vec<String>,
+    /// The user's messages, one after the other.
+    pub message: Option<Incoming>,
+    pub decided: Vec<Decided>,
+}
+
+pub fn read_news(items: &[Value], at: &str) -> Result<News, Problem> {
+    let mut news = News::default();
+    for (n, item) in items.iter().enumerate() {
+        let at = format!("{at}/{n}");
+        match (item["type"].as_str().unwrap_or("message"), item["role"].as_str()) {
+            ("message", Some("user")) => {
+                let Incoming { texts, files, .. } = content(item, &at)?;
+                let message = news.message.get_or_insert_default();
+                message.texts.extend(texts);
+                message.files.extend(files);
+            }
+            ("message", Some("system" | "developer")) => news.rules.extend(content(item, &at)?.texts),
+            ("mcp_approval_response", _) => news.decided.push(decided(item, &at)?),
+            _ => {
+                let detail = "What goes on with a conversation are messages of its user, and of developers for this \
+                              answer; POST /v1/conversations/{id}/items adds others.";
+                return Err(Problem::invalid_value(&at, detail));
+            }
+        }
+    }
+    Ok(news)
+}
+
+fn decided(item: &Value, at: &str) -> Result<Decided, Problem> {
+    Ok(Decided {
+        approval: text(item, at, "approval_request_id")?,
+        approve: member(item, at, "approve")?.unwrap_or(false),
+        reason: member(item, at, "reason")?,
+    })
 }
 
 fn text(item: &Value, at: &str, name: &str) -> Result<String, Problem> {

@@ -7,7 +7,7 @@ use domain::run::{OnBusy, OnDisconnect, Run};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::items::{Heard, read_items};
+use super::items::{Heard, News, read_items, read_news};
 use super::{Asked, Incoming, Options, Want, member, name};
 use crate::problem::Problem;
 
@@ -61,8 +61,9 @@ pub fn read(body: &Value) -> Result<Create, Problem> {
         let detail = "What is said in a conversation is stored: store cannot be false here.";
         return Err(Problem::invalid_value("/store", detail));
     }
-    let (before, want) = input(body)?;
-    let options = options(body, background, conversation.is_none() && previous.is_none())?;
+    let first = conversation.is_none() && previous.is_none();
+    let Input { before, rules, want } = input(body, first)?;
+    let options = options(body, background, first)?;
     let mut echo = Map::new();
     for (name, _) in REPEATED {
         if let Some(value) = body.get(name).filter(|value| !value.is_null()) {
@@ -75,7 +76,8 @@ pub fn read(body: &Value) -> Result<Create, Problem> {
         echo.insert(name.into(), body[name].clone());
     }
     let echo = Some(json!({ "response": echo }));
-    let instructions = member(body, "", "instructions")?;
+    let rules = member(body, "", "instructions")?.into_iter().chain(rules).collect::<Vec<String>>();
+    let instructions = (!rules.is_empty()).then(|| rules.join("\n\n"));
     let (manner, max_tokens) = (manner(body), body["max_output_tokens"].as_u64());
     let asked = Asked {
         conversation,
@@ -114,33 +116,47 @@ fn manner(body: &Value) -> Manner {
     }
 }
 
-fn input(body: &Value) -> Result<(Vec<super::Said>, Want), Problem> {
+struct Input {
+    before: Vec<super::Said>,
+    /// For this answer alone.
+    rules: Vec<String>,
+    want: Want,
+}
+
+/// The items of a first response are a whole thread; those of a later one go on with what is there.
+fn input(body: &Value, first: bool) -> Result<Input, Problem> {
     let empty = || {
         Problem::invalid_value(
             "/input",
             "input is empty: send a text, or items that end with a user's message.",
         )
     };
-    let heard = match &body["input"] {
+    let (before, rules, decided, message) = match &body["input"] {
         Value::String(text) if text.trim().is_empty() => return Err(empty()),
         Value::String(text) => {
             let message = Incoming { texts: vec![text.clone()], ..Incoming::default() };
-            return Ok((Vec::new(), Want::Answer { message, edit: false }));
+            (Vec::new(), Vec::new(), Vec::new(), Some(message))
         }
-        Value::Array(items) => read_items(items, "/input")?,
+        Value::Array(items) if first => {
+            let Heard { mut said, decided, last } = read_items(items, "/input")?;
+            // The last one is the turn itself.
+            said.pop();
+            (said, Vec::new(), decided, last)
+        }
+        Value::Array(items) => {
+            let News { rules, message, decided } = read_news(items, "/input")?;
+            (Vec::new(), rules, decided, message)
+        }
         Value::Null => return Err(empty()),
         _ => return Err(Problem::invalid_value("/input", "input must be a text or a list of items.")),
     };
-    let Heard { mut said, decided, last } = heard;
     if !decided.is_empty() {
-        return Ok((Vec::new(), Want::Decide(decided)));
+        return Ok(Input { before: Vec::new(), rules: Vec::new(), want: Want::Decide(decided) });
     }
-    let message = last.ok_or_else(|| {
+    let message = message.ok_or_else(|| {
         Problem::invalid_value("/input", "The last item of input must be a user's message.")
     })?;
-    // The last one is the turn itself.
-    said.pop();
-    Ok((said, Want::Answer { message, edit: false }))
+    Ok(Input { before, rules, want: Want::Answer { message, edit: false } })
 }
 
 /// `model` is a model's name, or `agent`, `task_flow` or the id of an agent: those have what they use themselves.

@@ -15,6 +15,7 @@ stories!(
     steps_are_calls_and_sources_are_citations,
     a_stream_goes_on_after_any_frame,
     responses_follow_each_other_and_branch,
+    many_items_go_on_with_a_conversation,
     one_runs_in_the_background_and_is_cancelled,
     a_busy_conversation_is_locked,
     conversations_have_items_and_metadata,
@@ -205,6 +206,29 @@ async fn responses_follow_each_other_and_branch(backend: Backend) -> Option<()> 
         ]
     );
     assert_eq!(items["data"][5]["content"][1]["filename"], "a.txt");
+    Some(())
+}
+
+/// Nothing of what goes on with a conversation is lost: what cannot be taken is refused.
+async fn many_items_go_on_with_a_conversation(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let first = create(&world, json!({ "model": "agent", "input": "hi" })).await;
+    let user = |text: &str| json!({ "role": "user", "content": text });
+    let places = [
+        json!({ "previous_response_id": first["id"] }),
+        json!({ "conversation": first["conversation"]["id"] }),
+    ];
+    for (n, place) in places.into_iter().enumerate() {
+        let mut body = place.clone();
+        body["input"] = json!([{ "role": "developer", "content": "Be brief." }, user("AAA"), user("BBB")]);
+        create(&world, body).await;
+        let conversation = uuid(&first["conversation"]["id"], "conv_");
+        assert_eq!(world.thread(&conversation).await[2 + 2 * n], ("user".into(), "AAA\n\nBBB".into()));
+        let mut body = place;
+        body["input"] = json!([user("AAA"), { "role": "assistant", "content": "BBB" }, user("CCC")]);
+        refused(&ask(post(&world, "/v1/responses", &body)).await, 400, "invalid_value", json!("input.1"));
+        assert_eq!(world.thread(&conversation).await.len(), 4 + 2 * n, "nothing is half-done");
+    }
     Some(())
 }
 
