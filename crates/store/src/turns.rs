@@ -216,6 +216,14 @@ pub struct QueueStart {
     pub now: Timestamp,
 }
 
+impl QueueStart {
+    /// A turn begins no sooner than the one before it ended, whose end has moved the conversation: the clock was asked
+    /// before it was waited for, and another node's may be ahead.
+    pub(crate) fn in_order(self, conversation: &Conversation) -> Self {
+        Self { now: self.now.max(conversation.updated_at), ..self }
+    }
+}
+
 /// What nodes tell each other about a run. A hint that saves waiting, never the truth: it may be lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum News {

@@ -2,7 +2,7 @@
 
 use domain::run::{Brought, OnBusy, RunStatus, StartTurn};
 use store::StoreError;
-use store::turns::Waiting;
+use store::turns::{Settlement, Waiting};
 use uuid::Uuid;
 
 use crate::play::{LEASE, NODE, events, said, turn};
@@ -10,6 +10,7 @@ use crate::setup::{TestStore, fails};
 
 on_both!(
     queued_turns_start_in_order,
+    a_turn_begins_no_sooner_than_the_one_before_it_ended,
     an_interrupting_turn_goes_first_and_asks_the_other_to_stop,
     a_rolled_back_turn_moves_to_a_side_branch,
     the_last_rollback_takes_the_place,
@@ -51,6 +52,23 @@ async fn queued_turns_start_in_order(store: TestStore) {
     assert!(store.next(&ann, id).await.is_none());
     assert_eq!(store.texts(&ann, id, None).await, ["one", "1", "two", "2", "three", "3", "four", "4"]);
     assert_eq!(store.thread(&ann, id, None).await.conversation.message_count, 8);
+}
+
+/// Whenever the clock was asked, and whichever: another node's may be ahead.
+async fn a_turn_begins_no_sooner_than_the_one_before_it_ended(store: TestStore) {
+    let ann = store.workspace("ann").await;
+    let (run, held) = store.started(&ann, turn(None, "one")).await;
+    let id = run.conversation.unwrap();
+    store.queued(&ann, id, "two", OnBusy::Enqueue).await;
+    let ahead = store.now() + jiff::SignedDuration::from_secs(5);
+    let settlement = Settlement { now: ahead, ..store.settlement("1", events(2, 2)) };
+    assert_eq!(store.settle_turn(&held, &settlement).await.unwrap().run.ended_at, Some(ahead));
+    let (second, held) = store.next(&ann, id).await.unwrap();
+    assert!(second.started_at >= Some(ahead), "{second:?}");
+    let settled = store.settle_turn(&held, &store.settlement("2", events(2, 2))).await.unwrap();
+    assert_eq!(settled.run.ended_at, second.started_at);
+    let (third, _) = store.started(&ann, turn(Some(id), "three")).await;
+    assert!(third.started_at >= settled.run.ended_at, "{third:?}");
 }
 
 async fn an_interrupting_turn_goes_first_and_asks_the_other_to_stop(store: TestStore) {

@@ -56,7 +56,8 @@ pub(super) async fn begin(tx: &Transaction, scope: &Scope, new: &NewTurn) -> Res
                 lease_seconds: new.lease_seconds,
                 branch: new.branch,
                 now: new.now,
-            };
+            }
+            .in_order(&thread);
             let head = branch_for(tx, scope, thread.id, &new.turn, &start, (head, replaced.as_ref())).await?;
             let message = message_of(new, &new.turn);
             let said = say(&mut thread, (message, &files), &new.turn, (head, start.now))?;

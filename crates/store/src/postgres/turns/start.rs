@@ -35,6 +35,7 @@ pub(super) async fn start_queued(
         runs::cancel_all(tx, &scope, Some(thread.id), start.now).await?;
         return Ok(None);
     }
+    let start = &start.in_order(&thread);
     let own = tx.inside("r.workspace_id");
     let text = format!(
         "SELECT r.id, r.message_id, r.request FROM runs r \

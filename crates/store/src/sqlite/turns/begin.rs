@@ -42,7 +42,8 @@ pub(super) fn begin(db: &Connection, scope: &Scope, new: &NewTurn) -> Result<Beg
                 lease_seconds: new.lease_seconds,
                 branch: new.branch,
                 now: new.now,
-            };
+            }
+            .in_order(&thread.conversation);
             let message = message_of(new, &new.turn);
             let branch = place_message(db, scope, &mut thread, message, &new.turn, &start)?;
             let run = insert_run(db, scope, conversation, new, &new.turn, Place::Under(&start, branch))?;

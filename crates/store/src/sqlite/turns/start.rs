@@ -43,6 +43,7 @@ pub(super) fn start_queued(
         runs::cancel_all(db, &scope, Some(conversation), start.now)?;
         return Ok(None);
     };
+    let start = &start.in_order(&conversation);
     let mut thread = Thread { conversation, row: Some(pk) };
     let turn: StartTurn = parse_json(&request)?;
     let branch = place_message(db, &scope, &mut thread, message, &turn, start)?;
