@@ -32,24 +32,43 @@ pub fn read(body: &Value) -> Result<Input, Problem> {
         Value::Null => &[],
         _ => return Err(Problem::invalid_value("/messages", "messages must be a list.")),
     };
-    let decided: Vec<Decided> =
-        body["resume"].as_array().into_iter().flatten().filter_map(decision).collect();
+    let decided = decisions(&body["resume"])?;
     let (before, want) =
         if decided.is_empty() { said(messages)? } else { (Vec::new(), Want::Decide(decided)) };
     let conversation = Some(thread.clone());
     Ok(Input { thread, run, asked: Asked { conversation, before, want, options, ..Asked::default() } })
 }
 
-/// `{ interruptId, status, payload }`; what is resolved is allowed unless the payload says otherwise.
-fn decision(entry: &Value) -> Option<Decided> {
-    let payload = &entry["payload"];
-    let said =
-        ["approve", "approved"].into_iter().find_map(|name| payload[name].as_bool()).or(payload.as_bool());
-    Some(Decided {
-        approval: entry["interruptId"].as_str()?.to_owned(),
-        approve: entry["status"] == "resolved" && said.unwrap_or(true),
-        reason: payload["reason"].as_str().map(|reason| reason.chars().take(1000).collect()),
-    })
+fn decisions(resume: &Value) -> Result<Vec<Decided>, Problem> {
+    match resume {
+        Value::Null => Ok(Vec::new()),
+        Value::Array(entries) => {
+            let entries = entries.iter().enumerate();
+            entries.map(|(n, entry)| decision(entry, &format!("/resume/{n}"))).collect()
+        }
+        _ => Err(Problem::invalid_value("/resume", "resume must be a list.")),
+    }
+}
+
+/// `{ interruptId, status, payload }`. Nothing is taken for a yes but `approve: true`.
+fn decision(entry: &Value, at: &str) -> Result<Decided, Problem> {
+    let none = || Problem::invalid_value(&format!("{at}/interruptId"), "interruptId must be a text.");
+    let approval = name(entry, at, "interruptId")?.ok_or_else(none)?;
+    let approve = match entry["status"].as_str() {
+        Some("cancelled") => false,
+        Some("resolved") => {
+            let detail =
+                "The payload of a resolved interrupt is { approve, reason? }: approve must be true or false.";
+            let unclear = || Problem::invalid_value(&format!("{at}/payload/approve"), detail);
+            entry["payload"]["approve"].as_bool().ok_or_else(unclear)?
+        }
+        _ => {
+            let detail = "status must be resolved or cancelled.";
+            return Err(Problem::invalid_value(&format!("{at}/status"), detail));
+        }
+    };
+    let reason = entry["payload"]["reason"].as_str().map(|reason| reason.chars().take(1000).collect());
+    Ok(Decided { approval, approve, reason })
 }
 
 fn said(messages: &[Value]) -> Result<(Vec<Said>, Want), Problem> {

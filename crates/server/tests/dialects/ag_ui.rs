@@ -14,6 +14,7 @@ stories!(
     a_page_joins_a_run_under_way,
     a_thread_that_rests_is_told_whole,
     a_call_interrupts_and_is_resumed,
+    only_a_plain_yes_makes_the_call,
     bad_input_is_told_at_its_place,
 );
 
@@ -166,20 +167,36 @@ async fn a_thread_that_rests_is_told_whole(backend: Backend) -> Option<()> {
     Some(())
 }
 
-async fn a_call_interrupts_and_is_resumed(backend: Backend) -> Option<()> {
-    let world = World::start(backend).await?;
+/// An agent that asks before it lists files.
+async fn careful(world: &World) -> Value {
     let agent = json!({ "name": "Careful", "runner": "model", "model": "demo/assistant", "tools": ["list_files"],
         "approval": ["list_files"] });
-    let agent = world.send(Method::POST, "/v1/agents", Some(&agent)).await.body["id"].clone();
+    world.send(Method::POST, "/v1/agents", Some(&agent)).await.body["id"].clone()
+}
+
+/// A thread whose run waits for a person: its frames up to there.
+async fn waiting(world: &World, agent: &Value, thread: &str) -> Vec<Frame> {
+    let mut first = input(thread, "r-1", &[user("u", "list files")]);
+    first["forwardedProps"] = json!({ "agent": agent });
+    run(world, &first).await
+}
+
+fn resume(thread: &str, entries: &Value) -> Value {
+    let mut resumed = input(thread, "r-3", &[user("u", "list files")]);
+    resumed["resume"] = entries.clone();
+    resumed
+}
+
+async fn a_call_interrupts_and_is_resumed(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let agent = careful(&world).await;
     for (entry, expected) in [
         (json!({ "status": "resolved", "payload": { "approve": true } }), "bag"),
         (json!({ "status": "resolved", "payload": { "approve": false, "reason": "no" } }), "did not allow"),
         (json!({ "status": "cancelled" }), "did not allow"),
     ] {
         let thread = entry.to_string();
-        let mut first = input(&thread, "r-1", &[user("u", "list files")]);
-        first["forwardedProps"] = json!({ "agent": agent });
-        let asked = run(&world, &first).await;
+        let asked = waiting(&world, &agent, &thread).await;
         lawful(&asked);
         let outcome = &asked.last().unwrap().data["outcome"];
         assert_eq!(outcome["type"], "interrupt");
@@ -188,11 +205,9 @@ async fn a_call_interrupts_and_is_resumed(backend: Backend) -> Option<()> {
             Live::open(post(&world, "/v1/ag-ui/connect", &input(&thread, "r-2", &[]))).await.rest().await;
         lawful(&joined_in);
         assert_eq!(joined_in.last().unwrap().data["outcome"], *outcome, "it still waits");
-        let mut resumed = input(&thread, "r-3", &[user("u", "list files")]);
         let mut entry = entry.clone();
         entry["interruptId"] = interrupt["id"].clone();
-        resumed["resume"] = json!([entry]);
-        let rest = run(&world, &resumed).await;
+        let rest = run(&world, &resume(&thread, &json!([entry]))).await;
         lawful(&rest);
         let ended = rest.iter().find(|frame| frame.kind() == "TOOL_CALL_RESULT").unwrap();
         assert_eq!(ended.data["toolCallId"], interrupt["toolCallId"]);
@@ -200,6 +215,38 @@ async fn a_call_interrupts_and_is_resumed(backend: Backend) -> Option<()> {
         assert!(content.contains(expected) || expected == "bag", "{content}");
         assert_eq!(rest.last().unwrap().data["outcome"]["type"], "success");
     }
+    Some(())
+}
+
+async fn only_a_plain_yes_makes_the_call(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let asked = waiting(&world, &careful(&world).await, "t").await;
+    let outcome = &asked.last().unwrap().data["outcome"];
+    let id = &outcome["interrupts"][0]["id"];
+    let resolved = |payload: Value| json!([{ "interruptId": id, "status": "resolved", "payload": payload }]);
+    let approve = "/resume/0/payload/approve";
+    for (entries, pointer) in [
+        (json!([{ "interruptId": id, "status": "resolved" }]), approve),
+        (resolved(Value::Null), approve),
+        (resolved(json!({})), approve),
+        (resolved(json!({ "approve": "no" })), approve),
+        (resolved(json!({ "approve": null })), approve),
+        (resolved(json!({ "approve": 1 })), approve),
+        (resolved(json!({ "accepted": false })), approve),
+        (resolved(json!("no")), approve),
+        (resolved(json!(true)), approve),
+        (json!([{ "interruptId": id, "status": "zzz", "payload": { "approve": true } }]), "/resume/0/status"),
+        (json!([{ "interruptId": id, "payload": { "approve": true } }]), "/resume/0/status"),
+        (json!([{ "status": "resolved", "payload": { "approve": true } }]), "/resume/0/interruptId"),
+        (json!({ "interruptId": id }), "/resume"),
+    ] {
+        let answer = ask(post(&world, "/v1/ag-ui", &resume("t", &entries))).await;
+        let told = (answer.status, &answer.body["source"]["pointer"]);
+        assert_eq!(told, (422, &json!(pointer)), "{entries}: {}", answer.text);
+    }
+    let connect = post(&world, "/v1/ag-ui/connect", &input("t", "r-2", &[]));
+    let still = Live::open(connect).await.rest().await;
+    assert_eq!(still.last().unwrap().data["outcome"], *outcome, "it still waits");
     Some(())
 }
 
