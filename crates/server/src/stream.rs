@@ -8,6 +8,7 @@ use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use domain::approval::all_undecided;
 use domain::event::{Done, Failed, RunEvent};
 use domain::run::{Run, RunStatus};
 use domain::wire::{Renderer, Wire, forward};
@@ -32,11 +33,13 @@ pub struct Telling {
     pub forget: Option<Uuid>,
     /// The response ends where the run waits for a person: such a client asks its own user, and comes back.
     pub pauses: bool,
+    /// There is nothing after the opening.
+    pub over: bool,
 }
 
 impl Telling {
     pub fn plain(renderer: Renderer) -> Self {
-        Self { renderer, opening: Vec::new(), forget: None, pauses: false }
+        Self { renderer, opening: Vec::new(), forget: None, pauses: false, over: false }
     }
 }
 
@@ -46,7 +49,6 @@ struct Reader {
     run: Uuid,
     /// An execution's lines go on as they came.
     raw: bool,
-    over: bool,
     caller: Caller,
     named: Named,
     checked: Instant,
@@ -61,7 +63,7 @@ impl Reader {
         let heartbeat = self.telling.renderer.wire().heartbeat();
         // Of the reader's silence: events that its wire does not tell do not end it.
         let mut silent_until = tokio::time::Instant::now() + HEARTBEAT;
-        while !self.over {
+        while !self.telling.over {
             if self.checked.elapsed() >= RECHECK {
                 // A store that is away for a moment says nothing about what the caller may see.
                 match self.recheck().await {
@@ -86,9 +88,9 @@ impl Reader {
                             renderer.push(event.seq, event.ts, event.kind, &event.data, &mut out);
                         }
                     }
-                    if self.telling.pauses && self.telling.renderer.waits() && self.is_undecided().await {
+                    if self.telling.pauses && self.rests().await {
                         self.telling.renderer.pause(&mut out);
-                        self.over = true;
+                        self.telling.over = true;
                     }
                     if !out.is_empty() {
                         return Some(out.into());
@@ -114,7 +116,7 @@ impl Reader {
 
     /// The end of a run whose conversation was deleted under its readers: nothing of it is told any more, but that.
     fn gone(&mut self) -> Bytes {
-        self.over = true;
+        self.telling.over = true;
         let (code, message) = ("cancelled".to_owned(), "the conversation was deleted".to_owned());
         let end = [
             RunEvent::Error(Failed { code, message, assistant: None }),
@@ -141,11 +143,15 @@ impl Reader {
         }
     }
 
-    /// Whether somebody still has to decide: what waits in the log may have been decided since.
-    async fn is_undecided(&self) -> bool {
+    /// Whether people have to decide before the run goes on: what waits in the log may have been decided since.
+    async fn rests(&self) -> bool {
+        let waiting = self.telling.renderer.waiting();
+        if waiting.is_empty() {
+            return false;
+        }
         let Ok(scope) = self.caller.scope(self.named).await else { return false };
-        let asked = self.caller.app().store.list_approvals(scope.workspace, self.run).await;
-        asked.is_ok_and(|asked| asked.iter().any(|one| one.decision.is_none()))
+        let known = self.caller.app().store.list_approvals(scope.workspace, self.run).await;
+        known.is_ok_and(|known| all_undecided(&known, waiting))
     }
 }
 
@@ -177,7 +183,7 @@ pub fn respond_as(follower: Follower, telling: Telling, caller: Caller, named: N
     let wire = telling.renderer.wire();
     let raw = wire == Wire::Ndjson && run.execution.is_some();
     let checked = Instant::now();
-    let reader = Reader { follower, telling, run: run.id, raw, over: false, caller, named, checked };
+    let reader = Reader { follower, telling, run: run.id, raw, caller, named, checked };
     let bytes = stream::unfold(reader, |mut reader| async move {
         let next = reader.next().await?;
         Some((Ok::<_, Infallible>(next), reader))

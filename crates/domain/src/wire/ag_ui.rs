@@ -41,8 +41,8 @@ impl AgUi {
         events
     }
 
-    pub(super) fn waits(&self) -> bool {
-        !self.pieces.waiting().is_empty()
+    pub(super) fn waiting(&self) -> &[(String, String)] {
+        self.pieces.waiting()
     }
 
     /// Ends the run for now: it waits for a person.

@@ -238,12 +238,12 @@ impl Renderer {
         }
     }
 
-    /// Whether what was pushed asks a person for something that has not come yet.
-    pub fn waits(&self) -> bool {
+    /// The approvals that what was pushed asks for and that have not come yet, each with its call.
+    pub fn waiting(&self) -> &[(String, String)] {
         match &self.voice {
-            Voice::UiMessage(voice) => voice.waits(),
-            Voice::AgUi(voice) => voice.waits(),
-            _ => false,
+            Voice::UiMessage(voice) => voice.waiting(),
+            Voice::AgUi(voice) => voice.waiting(),
+            _ => &[],
         }
     }
 

@@ -30,8 +30,8 @@ impl UiMessage {
         write(&self.beginning(), None, out);
     }
 
-    pub(super) fn waits(&self) -> bool {
-        !self.pieces.waiting().is_empty()
+    pub(super) fn waiting(&self) -> &[(String, String)] {
+        self.pieces.waiting()
     }
 
     /// Ends the message for now: the run waits for a person.

@@ -68,7 +68,7 @@ fn decision(entry: &Value, at: &str) -> Result<Decided, Problem> {
         }
     };
     let reason = entry["payload"]["reason"].as_str().map(|reason| reason.chars().take(1000).collect());
-    Ok(Decided { approval, approve, reason })
+    Ok(Decided { approval, approve, reason, pointer: format!("{at}/interruptId") })
 }
 
 fn said(messages: &[Value]) -> Result<(Vec<Said>, Want), Problem> {

@@ -47,7 +47,9 @@ fn submitted(last: Option<&Value>, message_id: Option<&str>, at: &str) -> Result
             Ok(Want::Answer { message, edit })
         }
         Some("assistant") => {
-            let decided: Vec<Decided> = parts(last).filter_map(decision).collect();
+            let parts = parts(last).enumerate();
+            let decided: Vec<Decided> =
+                parts.filter_map(|(n, part)| decision(part, &format!("{at}/parts/{n}"))).collect();
             if decided.is_empty() {
                 let detail =
                     "The last message must be a user's, or one with an answer to an approval request.";
@@ -63,12 +65,16 @@ fn parts(message: &Value) -> impl Iterator<Item = &Value> {
     message["parts"].as_array().into_iter().flatten()
 }
 
-fn decision(part: &Value) -> Option<Decided> {
+/// What the user has said of a call. One that has ended needs no word any more, though its part keeps it.
+fn decision(part: &Value, at: &str) -> Option<Decided> {
     let approval = &part["approval"];
+    let ended = part["state"].as_str().is_some_and(|state| state.starts_with("output-"));
+    (!ended).then_some(())?;
     Some(Decided {
         approval: approval["id"].as_str()?.to_owned(),
         approve: approval["approved"].as_bool()?,
         reason: approval["reason"].as_str().map(|reason| reason.chars().take(1000).collect()),
+        pointer: format!("{at}/approval/id"),
     })
 }
 

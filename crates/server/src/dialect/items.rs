@@ -92,6 +92,7 @@ fn decided(item: &Value, at: &str) -> Result<Decided, Problem> {
         approval: text(item, at, "approval_request_id")?,
         approve: member(item, at, "approve")?.unwrap_or(false),
         reason: member(item, at, "reason")?,
+        pointer: format!("{at}/approval_request_id"),
     })
 }
 

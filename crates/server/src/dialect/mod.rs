@@ -4,6 +4,7 @@
 pub mod ag_ui;
 pub mod ai;
 mod files;
+pub mod go_on;
 pub mod items;
 pub mod log;
 pub mod open;
@@ -90,6 +91,8 @@ pub struct Decided {
     pub approval: String,
     pub approve: bool,
     pub reason: Option<String>,
+    /// Where the approval's id stands in the request.
+    pub pointer: String,
 }
 
 /// What `POST /v1/turns` takes beside the message, wherever a dialect has room for it.

@@ -340,11 +340,21 @@ impl Opening<'_> {
             return Err(Problem::forbidden("Only the conversation's owner and admins decide on its calls."));
         }
         let asked = app.store.list_approvals(scope.workspace, run.id).await?;
-        for Decided { approval, approve, reason } in decisions {
-            // A client sends all that it ever decided; what is of another run is over.
-            let Some(one) = asked.iter().find(|one| one.id.to_string() == approval) else { continue };
-            let decision = Decision { approve, reason, by: scope.user.clone(), at: app.clock.now() };
-            app.store.decide_approval(scope, run.id, one.id, &decision).await?;
+        let mut known: Vec<(Uuid, Decision)> = Vec::new();
+        for Decided { approval, approve, reason, pointer } in decisions {
+            let unknown = || {
+                let detail = format!("Nothing of the run under way asks for the approval {approval:?}.");
+                Problem::invalid_value(&pointer, detail)
+            };
+            let one = asked.iter().find(|one| one.id.to_string() == approval).ok_or_else(unknown)?;
+            if known.iter().any(|(id, said)| *id == one.id && said.approve != approve) {
+                return Err(Problem::invalid_value(&pointer, "This approval is both given and refused."));
+            }
+            known.push((one.id, Decision { approve, reason, by: scope.user.clone(), at: app.clock.now() }));
+        }
+        // All or none: no call is made for a request that is refused.
+        for (id, decision) in &known {
+            app.store.decide_approval(scope, run.id, *id, decision).await?;
         }
         Ok(Opened::Decided(run))
     }

@@ -3,12 +3,14 @@
 use axum::extract::{FromRequest, Request, State};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
+use domain::approval::all_undecided;
 use domain::message::Window;
 use domain::wire::{Renderer, Wire, ag_ui_messages};
 use serde_json::{Value, json};
 use turn::Seen;
 
 use super::turns::idempotency;
+use crate::dialect::go_on::go_on;
 use crate::dialect::open::{Opened, active_run, conversation_id, open, thread};
 use crate::dialect::{ag_ui, log, member};
 use crate::extract::body::{Body, check_json, parse};
@@ -51,14 +53,8 @@ pub async fn run(
                 (Telling::plain(renderer(0)), app.turns.follow(stream, run.id, 0).await?, run)
             }
             Opened::Decided(run) => {
-                let events = log::so_far(&app, &scope, run.id).await?;
-                let asked =
-                    events.iter().rev().find(|event| event.kind == "approval").map_or(0, |event| event.seq);
-                let (mut renderer, mut opening) = (renderer(asked), Vec::new());
-                push(&mut renderer, events.iter().filter(|event| event.seq <= asked));
-                renderer.begin_again(&mut opening);
-                let follower = app.turns.follow(stream, run.id, asked).await?;
-                (Telling { opening, ..Telling::plain(renderer) }, follower, run)
+                let (telling, follower) = go_on(&app, &scope, stream, run.id, renderer).await?;
+                (telling, follower, run)
             }
         };
         Ok(respond_as(follower, Telling { pauses: true, ..telling }, caller, named, &run))
@@ -120,7 +116,7 @@ pub async fn connect(
         return Ok(at_once(opening));
     };
     let asked = app.store.list_approvals(scope.workspace, run.id).await?;
-    if renderer.waits() && asked.iter().any(|one| one.decision.is_none()) {
+    if all_undecided(&asked, renderer.waiting()) {
         renderer.pause(&mut opening);
         return Ok(at_once(opening));
     }

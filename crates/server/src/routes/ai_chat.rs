@@ -14,8 +14,9 @@ use uuid::Uuid;
 
 use super::runs::after;
 use super::turns::idempotency;
+use crate::dialect::go_on::go_on;
 use crate::dialect::open::{Opened, active_run, client_id, conversation_id, open};
-use crate::dialect::{ai, log, member};
+use crate::dialect::{ai, member};
 use crate::extract::body::{Body, check_json, parse};
 use crate::extract::{Caller, Named, Paging, Path};
 use crate::problem::Problem;
@@ -54,23 +55,9 @@ pub async fn chat(
             }
             Opened::Found(run) => whole(&app, stream, caller, named, &run, 0).await,
             Opened::Decided(run) => {
-                let events = log::so_far(&app, &scope, run.id).await?;
-                let asked =
-                    events.iter().rev().find(|event| event.kind == "approval").map_or(0, |event| event.seq);
-                let mut renderer = Renderer::after(Wire::UiMessage, asked).at(&app.public_url);
-                let mut opening = Vec::new();
-                for event in events.iter().filter(|event| event.seq <= asked) {
-                    renderer.push(event.seq, event.ts, event.kind, &event.data, &mut opening);
-                }
-                renderer.begin_again(&mut opening);
-                let follower = app.turns.follow(stream, run.id, asked).await?;
-                Ok(respond_as(
-                    follower,
-                    Telling { renderer, opening, forget: None, pauses: true },
-                    caller,
-                    named,
-                    &run,
-                ))
+                let renderer = |after| Renderer::after(Wire::UiMessage, after).at(&app.public_url);
+                let (telling, follower) = go_on(&app, &scope, stream, run.id, renderer).await?;
+                Ok(respond_as(follower, telling, caller, named, &run))
             }
         }
     }

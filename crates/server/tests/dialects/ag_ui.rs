@@ -15,6 +15,8 @@ stories!(
     a_thread_that_rests_is_told_whole,
     a_call_interrupts_and_is_resumed,
     only_a_plain_yes_makes_the_call,
+    an_interrupt_that_is_not_there_is_refused,
+    calls_are_decided_one_by_one,
     bad_input_is_told_at_its_place,
 );
 
@@ -167,16 +169,17 @@ async fn a_thread_that_rests_is_told_whole(backend: Backend) -> Option<()> {
     Some(())
 }
 
-/// An agent that asks before it lists files.
+/// An agent that asks before it does anything.
 async fn careful(world: &World) -> Value {
-    let agent = json!({ "name": "Careful", "runner": "model", "model": "demo/assistant", "tools": ["list_files"],
-        "approval": ["list_files"] });
+    let tools = ["list_files", "search_pages", "search_user_tables"];
+    let agent = json!({ "name": "Careful", "runner": "model", "model": "demo/assistant", "tools": tools,
+        "approval": tools });
     world.send(Method::POST, "/v1/agents", Some(&agent)).await.body["id"].clone()
 }
 
 /// A thread whose run waits for a person: its frames up to there.
-async fn waiting(world: &World, agent: &Value, thread: &str) -> Vec<Frame> {
-    let mut first = input(thread, "r-1", &[user("u", "list files")]);
+async fn waiting(world: &World, agent: &Value, thread: &str, text: &str) -> Vec<Frame> {
+    let mut first = input(thread, "r-1", &[user("u", text)]);
     first["forwardedProps"] = json!({ "agent": agent });
     run(world, &first).await
 }
@@ -196,7 +199,7 @@ async fn a_call_interrupts_and_is_resumed(backend: Backend) -> Option<()> {
         (json!({ "status": "cancelled" }), "did not allow"),
     ] {
         let thread = entry.to_string();
-        let asked = waiting(&world, &agent, &thread).await;
+        let asked = waiting(&world, &agent, &thread, "list files").await;
         lawful(&asked);
         let outcome = &asked.last().unwrap().data["outcome"];
         assert_eq!(outcome["type"], "interrupt");
@@ -220,7 +223,7 @@ async fn a_call_interrupts_and_is_resumed(backend: Backend) -> Option<()> {
 
 async fn only_a_plain_yes_makes_the_call(backend: Backend) -> Option<()> {
     let world = World::start(backend).await?;
-    let asked = waiting(&world, &careful(&world).await, "t").await;
+    let asked = waiting(&world, &careful(&world).await, "t", "list files").await;
     let outcome = &asked.last().unwrap().data["outcome"];
     let id = &outcome["interrupts"][0]["id"];
     let resolved = |payload: Value| json!([{ "interruptId": id, "status": "resolved", "payload": payload }]);
@@ -244,9 +247,61 @@ async fn only_a_plain_yes_makes_the_call(backend: Backend) -> Option<()> {
         let told = (answer.status, &answer.body["source"]["pointer"]);
         assert_eq!(told, (422, &json!(pointer)), "{entries}: {}", answer.text);
     }
-    let connect = post(&world, "/v1/ag-ui/connect", &input("t", "r-2", &[]));
-    let still = Live::open(connect).await.rest().await;
-    assert_eq!(still.last().unwrap().data["outcome"], *outcome, "it still waits");
+    assert_eq!(connected(&world, "t").await["outcome"], *outcome, "it still waits");
+    Some(())
+}
+
+/// The end of what a page that joins in is told.
+async fn connected(world: &World, thread: &str) -> Value {
+    let joined_in = post(world, "/v1/ag-ui/connect", &input(thread, "r-2", &[]));
+    let told = Live::open(joined_in).await.rest().await;
+    lawful(&told);
+    told.last().unwrap().data.clone()
+}
+
+async fn an_interrupt_that_is_not_there_is_refused(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let asked = waiting(&world, &careful(&world).await, "t", "list files").await;
+    let outcome = &asked.last().unwrap().data["outcome"];
+    let yes = |id: &Value| json!({ "interruptId": id, "status": "resolved", "payload": { "approve": true } });
+    let no = |id: &Value| json!({ "interruptId": id, "status": "cancelled" });
+    let id = &outcome["interrupts"][0]["id"];
+    for (entries, at) in [
+        (json!([yes(&json!("nope"))]), 0),
+        (json!([no(&json!("nope"))]), 0),
+        (json!([yes(&json!("0190a1b2-0000-7000-8000-00000000000c"))]), 0),
+        // Nothing is decided by what is refused.
+        (json!([yes(id), yes(&json!("nope"))]), 1),
+        (json!([yes(id), no(id)]), 1),
+    ] {
+        let answer = ask(post(&world, "/v1/ag-ui", &resume("t", &entries))).await;
+        let told = (answer.status, &answer.body["source"]["pointer"]);
+        let pointer = format!("/resume/{at}/interruptId");
+        assert_eq!(told, (422, &json!(pointer)), "{entries}: {}", answer.text);
+    }
+    assert_eq!(connected(&world, "t").await["outcome"], *outcome, "it still waits");
+    Some(())
+}
+
+async fn calls_are_decided_one_by_one(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let asked = waiting(&world, &careful(&world).await, "t", "search words").await;
+    let interrupts = asked.last().unwrap().data["outcome"]["interrupts"].as_array().unwrap().clone();
+    assert_eq!(interrupts.len(), 2);
+    let yes = |at: usize| {
+        let id = &interrupts[at]["id"];
+        json!([{ "interruptId": id, "status": "resolved", "payload": { "approve": true } }])
+    };
+    // The same once more changes nothing, and ends as it did.
+    for _ in 0..2 {
+        let first = run(&world, &resume("t", &yes(0))).await;
+        lawful(&first);
+        assert_eq!(kinds(&first), ["RUN_STARTED", "TOOL_CALL_RESULT", "RUN_FINISHED"]);
+        assert_eq!(first[1].data["toolCallId"], interrupts[0]["toolCallId"]);
+        assert_eq!(first[2].data["outcome"]["interrupts"], json!([interrupts[1]]));
+    }
+    let rest = run(&world, &resume("t", &yes(1))).await;
+    assert_eq!(rest.last().unwrap().data["outcome"]["type"], "success");
     Some(())
 }
 

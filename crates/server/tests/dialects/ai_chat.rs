@@ -18,6 +18,7 @@ stories!(
     a_chat_from_elsewhere_brings_its_messages,
     files_come_with_the_message,
     a_call_waits_for_the_user_of_the_page,
+    an_approval_that_is_not_there_is_refused,
     refusals_are_words_for_people,
     what_others_have_is_not_there,
 );
@@ -362,6 +363,56 @@ async fn a_call_waits_for_the_user_of_the_page(backend: Backend) -> Option<()> {
             409
         );
     }
+    Some(())
+}
+
+async fn an_approval_that_is_not_there_is_refused(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let tools = ["search_pages", "search_user_tables"];
+    let agent = json!({ "name": "Careful", "runner": "model", "model": "demo/assistant", "tools": tools,
+        "approval": tools });
+    let agent = world.send(Method::POST, "/v1/agents", Some(&agent)).await;
+    let body = json!({ "id": "c", "agent": agent.body["id"], "messages": [user("u", "search words")] });
+    let asked = chat(&world, body).await;
+    let requests: Vec<&Value> = asked
+        .iter()
+        .map(|frame| &frame.data)
+        .filter(|data| data["type"] == "tool-approval-request")
+        .collect();
+    let part = |at: usize, state: &str, id: &Value, approved: Value| {
+        json!({ "type": "dynamic-tool", "toolName": tools[at], "toolCallId": requests[at]["toolCallId"],
+            "state": state, "input": {}, "output": [], "approval": { "id": id, "approved": approved } })
+    };
+    let known = |at: usize, state: &str| part(at, state, &requests[at]["approvalId"], json!(true));
+    let said = |parts: Value| {
+        let assistant = json!({ "id": asked[0].data["messageId"], "role": "assistant", "parts": parts });
+        json!({ "id": "c", "messages": [user("u", "search words"), assistant] })
+    };
+    for id in ["nope", "0190a1b2-0000-7000-8000-00000000000c"] {
+        let unknown = part(1, "approval-responded", &json!(id), json!(true));
+        for (parts, at) in [
+            (json!([unknown]), 0),
+            (json!([{ "type": "step-start" }, known(0, "approval-responded"), unknown]), 2),
+        ] {
+            let refused = ask(post(&world, &said(parts)).header("accept", "application/json")).await;
+            let pointer = format!("/messages/1/parts/{at}/approval/id");
+            let told = (refused.status, &refused.body["source"]["pointer"]);
+            assert_eq!(told, (422, &json!(pointer)), "{}", refused.text);
+        }
+    }
+    // The client sends the whole message each time: what waits, and what has ended.
+    let first = said(json!([
+        known(0, "approval-responded"),
+        part(1, "approval-requested", &json!("x"), Value::Null)
+    ]));
+    let told = chat(&world, first).await;
+    assert_eq!(
+        kinds(&told),
+        ["start", "start-step", "tool-output-available", "finish-step", "finish", "[DONE]"]
+    );
+    let rest =
+        chat(&world, said(json!([known(0, "output-available"), known(1, "approval-responded")]))).await;
+    assert_eq!(rest[rest.len() - 2].data["finishReason"], "stop");
     Some(())
 }
 
