@@ -78,7 +78,7 @@ impl Reader {
                 Ok(Ok(Some(events))) => {
                     let mut out = Vec::with_capacity(events.iter().map(|event| event.data.len() + 64).sum());
                     for event in &events {
-                        if event.kind == "done" && self.telling.renderer.wire() == Wire::Responses {
+                        if event.kind == "done" {
                             self.count().await;
                         }
                         if self.raw {
@@ -89,6 +89,7 @@ impl Reader {
                         }
                     }
                     if self.telling.pauses && self.rests().await {
+                        self.count().await;
                         self.telling.renderer.pause(&mut out);
                         self.telling.over = true;
                     }
@@ -135,8 +136,11 @@ impl Reader {
         out.into()
     }
 
-    /// Tells the dialect what the run has cost.
+    /// Tells the dialect what the run has cost, where it has a word for that.
     async fn count(&mut self) {
+        if self.telling.renderer.wire() != Wire::Responses {
+            return;
+        }
         let Ok(scope) = self.caller.scope(self.named).await else { return };
         if let Ok(run) = self.caller.app().store.get_run(&scope, self.run).await {
             self.telling.renderer.know(run.usage);

@@ -138,6 +138,9 @@ impl Turns {
             }
         };
         point!("dispatch.after");
+        if goes_on && dispatch.turn.brought.comes_back {
+            live.keep();
+        }
         let agent = Box::pin(retry(live, || self.agent_of(&held, &dispatch))).await?;
         let stop = Stop {
             live: Arc::clone(live),
@@ -229,6 +232,8 @@ async fn nobody_reads(live: &LiveRun, grace: Duration) {
             patience = grace;
         } else if live.is_followed_elsewhere() {
             patience = OTHER_NODES;
+        } else if live.is_kept() {
+            std::future::pending::<()>().await;
         } else {
             return;
         }

@@ -97,6 +97,8 @@ pub(crate) struct LiveRun {
     leased: Mutex<Instant>,
     /// Its conversation is gone: nothing more of it is shown.
     hidden: AtomicBool,
+    /// It stays though nobody reads it.
+    kept: AtomicBool,
     /// Until when another node wants to be told of movements.
     interest: Mutex<Option<Instant>>,
 }
@@ -115,6 +117,7 @@ impl LiveRun {
             driven: AtomicBool::new(false),
             leased: Mutex::new(Instant::now()),
             hidden: AtomicBool::new(false),
+            kept: AtomicBool::new(false),
             interest: Mutex::new(None),
         }
     }
@@ -172,6 +175,15 @@ impl LiveRun {
     /// Whether another node has said that it has readers of it.
     pub(crate) fn is_followed_elsewhere(&self) -> bool {
         lock(&self.interest).is_some_and(|until| until > Instant::now())
+    }
+
+    /// From now on it stays, whoever leaves.
+    pub(crate) fn keep(&self) {
+        self.kept.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_kept(&self) -> bool {
+        self.kept.load(Ordering::Relaxed)
     }
 
     pub(crate) fn progress(&self) -> watch::Receiver<Progress> {

@@ -86,6 +86,7 @@ struct ModelRun<'r> {
     cut: bool,
     manner: Manner,
     max_tokens: Option<u64>,
+    comes_back: bool,
 }
 
 impl Turns {
@@ -174,6 +175,7 @@ impl Turns {
             cut: false,
             manner: brought.manner.clone(),
             max_tokens: brought.max_tokens,
+            comes_back: brought.comes_back,
         })
     }
 

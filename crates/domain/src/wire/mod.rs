@@ -192,7 +192,7 @@ impl Renderer {
         Self { after, ..self }
     }
 
-    /// What the run has cost, for a dialect that says so at its end.
+    /// What the run has cost, for a dialect that says so at an end.
     pub fn know(&mut self, usage: Usage) {
         if let Voice::Responses(voice, _) = &mut self.voice {
             voice.know(usage);
@@ -243,6 +243,7 @@ impl Renderer {
         match &self.voice {
             Voice::UiMessage(voice) => voice.waiting(),
             Voice::AgUi(voice) => voice.waiting(),
+            Voice::Responses(voice, _) => voice.waiting(),
             _ => &[],
         }
     }
@@ -252,6 +253,7 @@ impl Renderer {
         match &mut self.voice {
             Voice::UiMessage(voice) => voice.pause(out),
             Voice::AgUi(voice) => voice.pause(out),
+            Voice::Responses(voice, after) => voice.pause(*after, out),
             _ => {}
         }
     }

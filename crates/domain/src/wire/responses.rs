@@ -25,6 +25,8 @@ pub struct Responses {
     sequence: i64,
     status: &'static str,
     error: Option<Value>,
+    /// When the newest event was.
+    ts: i64,
     ended: Option<i64>,
     usage: Option<Usage>,
 }
@@ -47,6 +49,7 @@ impl Responses {
         reason = "an event has four parts; then from where on, and where to"
     )]
     pub fn push(&mut self, seq: i64, ts: i64, kind: &str, data: &str, after: i64, out: &mut Vec<u8>) {
+        self.ts = ts;
         let mut events = Vec::new();
         for piece in self.pieces.read(kind, data) {
             self.event(ts, piece, &mut events);
@@ -59,6 +62,22 @@ impl Responses {
                 frame(name.as_deref(), (at == last).then_some(seq), &event.to_string(), out);
             }
             self.sequence += 1;
+        }
+    }
+
+    /// The approvals that wait, each with its call.
+    pub fn waiting(&self) -> &[(String, String)] {
+        self.pieces.waiting()
+    }
+
+    /// Ends the response for now: it holds what people are asked, and a request that goes on from it brings what they
+    /// decided. The frame is of this stream alone: one from the log has its number later on.
+    pub fn pause(&mut self, after: i64, out: &mut Vec<u8>) {
+        (self.status, self.ended) = ("completed", Some(self.ts / 1000));
+        let mut event = self.lifecycle("response.completed");
+        event["sequence_number"] = json!(self.sequence);
+        if self.sequence > after {
+            frame(Some("response.completed"), None, &event.to_string(), out);
         }
     }
 

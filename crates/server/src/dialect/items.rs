@@ -90,7 +90,7 @@ pub fn read_news(items: &[Value], at: &str) -> Result<News, Problem> {
 fn decided(item: &Value, at: &str) -> Result<Decided, Problem> {
     Ok(Decided {
         approval: text(item, at, "approval_request_id")?,
-        approve: member(item, at, "approve")?.unwrap_or(false),
+        approve: flag(item, at, "approve")?,
         reason: member(item, at, "reason")?,
         pointer: format!("{at}/approval_request_id"),
     })
@@ -99,6 +99,11 @@ fn decided(item: &Value, at: &str) -> Result<Decided, Problem> {
 fn text(item: &Value, at: &str, name: &str) -> Result<String, Problem> {
     let missing = || Problem::invalid_value(&format!("{at}/{name}"), format!("{name} must be a text."));
     member::<String>(item, at, name)?.filter(|text| !text.is_empty()).ok_or_else(missing)
+}
+
+fn flag(item: &Value, at: &str, name: &str) -> Result<bool, Problem> {
+    let detail = format!("{name} must be true or false.");
+    member(item, at, name)?.ok_or_else(|| Problem::invalid_value(&format!("{at}/{name}"), detail))
 }
 
 /// The answer that the next item belongs to.

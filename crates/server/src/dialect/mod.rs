@@ -106,6 +106,8 @@ pub struct Options {
     pub page_path: Option<String>,
     pub on_busy: OnBusy,
     pub on_disconnect: OnDisconnect,
+    /// The client leaves where people are asked, and comes back.
+    pub comes_back: bool,
 }
 
 impl Options {
@@ -120,6 +122,7 @@ impl Options {
             page_path: member(from, at, "page_path")?,
             on_busy: member(from, at, "on_busy")?.unwrap_or_default(),
             on_disconnect: member(from, at, "on_disconnect")?.unwrap_or(on_disconnect),
+            comes_back: true,
         })
     }
 }

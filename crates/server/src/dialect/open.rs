@@ -300,6 +300,7 @@ impl Opening<'_> {
             instructions: self.instructions.take(),
             manner: std::mem::take(&mut self.manner),
             max_tokens: self.max_tokens,
+            comes_back: options.comes_back,
             echo: self.echo.take(),
         };
         let said = message.map(|message| {

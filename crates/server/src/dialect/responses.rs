@@ -63,7 +63,9 @@ pub fn read(body: &Value) -> Result<Create, Problem> {
     }
     let first = conversation.is_none() && previous.is_none();
     let Input { before, rules, want } = input(body, first)?;
-    let options = options(body, background, first)?;
+    let mut options = options(body, background, first)?;
+    // There is nothing to come back to where nothing is kept.
+    options.comes_back = store;
     let mut echo = Map::new();
     for (name, _) in REPEATED {
         if let Some(value) = body.get(name).filter(|value| !value.is_null()) {

@@ -3,6 +3,7 @@
 use axum::extract::{FromRequest, RawQuery, Request, State};
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
+use domain::approval::all_undecided;
 use domain::message::{MessageRole, Window};
 use domain::run::Run;
 use domain::scope::Scope;
@@ -58,24 +59,23 @@ pub async fn create(
         let place = app.turns.open_stream(&scope)?;
         let (echo, model) = (asked.echo.clone(), asked.options.model.clone());
         let opened = open(&app, &scope, asked, idempotency(&headers, &bytes)?).await;
-        let (run, follower) = match opened.map_err(busy_is_locked)? {
-            Opened::Started(run) => {
-                let follower = app.turns.follow_started(place, run.id);
-                (run, follower)
-            }
-            Opened::Found(run) | Opened::Decided(run) => {
-                let follower = app.turns.follow(place, run.id, 0).await?;
-                (run, follower)
+        let voice = |run: &Run| Responses::new(base(run, echo.as_ref(), model.as_deref()));
+        let (follower, voice, run) = match opened.map_err(busy_is_locked)? {
+            Opened::Started(run) => (app.turns.follow_started(place, run.id), voice(&run), run),
+            Opened::Found(run) => (app.turns.follow(place, run.id, 0).await?, voice(&run), run),
+            // It is the same response that goes on.
+            Opened::Decided(run) => {
+                let asking = app.store.get_asking(&scope, run.id).await?;
+                (app.turns.follow(place, run.id, 0).await?, voice_of(&asking), run)
             }
         };
-        let voice = Responses::new(base(&run, echo.as_ref(), model.as_deref()));
         let forget = run.conversation.filter(|_| !store);
         if stream {
-            let telling = Telling { forget, ..Telling::plain(Renderer::responses(voice, -1)) };
+            let telling = Telling { forget, pauses: true, ..Telling::plain(Renderer::responses(voice, -1)) };
             return Ok(respond_as(follower, telling, caller, named, &run));
         }
         let whole =
-            if background { voice.whole() } else { to_the_end(&app, &scope, follower, voice, &run).await? };
+            if background { voice.whole() } else { to_an_end(&app, &scope, follower, voice, &run).await? };
         if let Some(conversation) = forget {
             app.store.delete_conversation(&scope, conversation, None, app.clock.now()).await?;
         }
@@ -139,7 +139,8 @@ fn voice_of(asking: &Asking) -> Responses {
     Responses::new(base(&asking.run, turn.brought.echo.as_ref(), turn.model.as_deref()))
 }
 
-async fn to_the_end(
+/// The response at its end, or where people have to decide before it goes on.
+async fn to_an_end(
     app: &AppState,
     scope: &Scope,
     mut follower: Follower,
@@ -154,8 +155,27 @@ async fn to_the_end(
             }
             voice.push(event.seq, event.ts, event.kind, &event.data, i64::MAX, &mut out);
         }
+        if pause(app, scope, run.id, &mut voice).await? {
+            break;
+        }
     }
     Ok(voice.whole())
+}
+
+/// Ends the response for now where its run does nothing but wait for people; answers whether.
+async fn pause(app: &AppState, scope: &Scope, run: Uuid, voice: &mut Responses) -> Result<bool, Problem> {
+    if voice.waiting().is_empty() {
+        return Ok(false);
+    }
+    let found = app.store.get_run(scope, run).await?;
+    let known = app.store.list_approvals(scope.workspace, run).await?;
+    let ends = found.cancel_requested || found.status.is_settled();
+    let rests = !ends && all_undecided(&known, voice.waiting());
+    if rests {
+        voice.know(found.usage);
+        voice.pause(i64::MAX, &mut Vec::new());
+    }
+    Ok(rests)
 }
 
 /// The response as it stands.
@@ -167,6 +187,7 @@ async fn as_it_stands(app: &AppState, scope: &Scope, asking: &Asking) -> Result<
     for event in log::so_far(app, scope, asking.run.id).await? {
         voice.push(event.seq, event.ts, event.kind, &event.data, i64::MAX, &mut out);
     }
+    pause(app, scope, asking.run.id, &mut voice).await?;
     Ok(voice.whole())
 }
 
@@ -205,7 +226,8 @@ pub async fn retrieve(
     let seen = last_event(None, &headers)?;
     let mut follower = app.turns.follow(app.turns.open_stream(&scope)?, asking.run.id, seen).await?;
     follower.rewind();
-    let telling = Telling::plain(Renderer::responses(voice_of(&asking), after).since(seen));
+    let renderer = Renderer::responses(voice_of(&asking), after).since(seen);
+    let telling = Telling { pauses: true, ..Telling::plain(renderer) };
     Ok(respond_as(follower, telling, caller, named, &asking.run))
 }
 
@@ -223,7 +245,7 @@ pub async fn cancel(
     let asking = asking(&app, &scope, &id).await?;
     app.turns.cancel(&scope, asking.run.id).await?;
     let follower = app.turns.follow(app.turns.open_stream(&scope)?, asking.run.id, 0).await?;
-    let whole = to_the_end(&app, &scope, follower, voice_of(&asking), &asking.run).await?;
+    let whole = to_an_end(&app, &scope, follower, voice_of(&asking), &asking.run).await?;
     Ok(axum::Json(whole).into_response())
 }
 

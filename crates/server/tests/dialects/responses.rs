@@ -17,6 +17,8 @@ stories!(
     responses_follow_each_other_and_branch,
     many_items_go_on_with_a_conversation,
     one_runs_in_the_background_and_is_cancelled,
+    a_response_that_asks_ends_and_goes_on,
+    a_response_in_the_background_asks_too,
     a_busy_conversation_is_locked,
     conversations_have_items_and_metadata,
     an_item_is_taken_out,
@@ -266,6 +268,87 @@ async fn one_runs_in_the_background_and_is_cancelled(backend: Backend) -> Option
             status => break assert_eq!(status, "cancelled"),
         }
     }
+    Some(())
+}
+
+/// A server that ends at once what nobody reads, and an agent that asks before it lists files.
+async fn careful(backend: Backend) -> Option<(World, Value)> {
+    let world = World::start_with(backend, |config| config.limits.disconnect_grace_seconds = 0).await?;
+    let agent = json!({ "name": "Careful", "runner": "model", "model": "demo/assistant", "tools": ["list_files"],
+        "approval": ["list_files"] });
+    let agent = world.send(Method::POST, "/v1/agents", Some(&agent)).await.body["id"].clone();
+    Some((world, agent))
+}
+
+fn types(response: &Value) -> Vec<&str> {
+    response["output"].as_array().unwrap().iter().map(|item| item["type"].as_str().unwrap()).collect()
+}
+
+async fn a_response_that_asks_ends_and_goes_on(backend: Backend) -> Option<()> {
+    let (world, agent) = careful(backend).await?;
+    for (streams, approve) in [(false, true), (false, false), (true, true), (true, false)] {
+        let respond = async |mut body: Value| {
+            body["stream"] = json!(streams);
+            if !streams {
+                return create(&world, body).await;
+            }
+            let frames = stream(&world, body).await;
+            for (n, frame) in frames.iter().enumerate() {
+                assert_eq!(frame.data["sequence_number"], json!(n));
+            }
+            assert_eq!(frames.last().unwrap().kind(), "response.completed");
+            frames.last().unwrap().data["response"].clone()
+        };
+        let asked = respond(json!({ "model": agent, "input": "list files" })).await;
+        assert_eq!((&asked["status"], &asked["model"]), (&json!("completed"), &agent));
+        assert_eq!(types(&asked), ["function_call", "mcp_approval_request"]);
+        assert!(asked["usage"]["total_tokens"].as_i64().unwrap() > 0);
+        let request = &asked["output"][1];
+        assert_eq!((&request["name"], &request["arguments"]), (&json!("list_files"), &json!("{}")));
+        // Its client has gone, and it waits: long enough for a run that nobody keeps to be cancelled.
+        tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+        assert_eq!(world.run(&uuid(&asked["id"], "resp_")).await["status"], "running");
+        let id = asked["id"].as_str().unwrap();
+        assert_eq!(world.get(&format!("/v1/responses/{id}")).await.body, asked);
+        let decide = |request: &Value, approve: Value| {
+            json!({ "previous_response_id": id, "input": [{ "type": "mcp_approval_response",
+                "approval_request_id": request, "approve": approve }] })
+        };
+        for (body, param) in [
+            (decide(&json!("nope"), json!(true)), "input.0.approval_request_id"),
+            (decide(&request["id"], Value::Null), "input.0.approve"),
+            (decide(&request["id"], json!("yes")), "input.0.approve"),
+        ] {
+            refused(&ask(post(&world, "/v1/responses", &body)).await, 400, "invalid_value", json!(param));
+        }
+        let ended = respond(decide(&request["id"], json!(approve))).await;
+        assert_eq!((&ended["id"], &ended["status"]), (&asked["id"], &json!("completed")));
+        assert_eq!(
+            types(&ended),
+            ["function_call", "mcp_approval_request", "function_call_output", "message"]
+        );
+        let output = ended["output"][2]["output"].as_str().unwrap();
+        assert_eq!(output.contains("did not allow"), !approve, "{output}");
+        assert_eq!(world.get(&format!("/v1/responses/{id}")).await.body, ended);
+    }
+    Some(())
+}
+
+async fn a_response_in_the_background_asks_too(backend: Backend) -> Option<()> {
+    let (world, agent) = careful(backend).await?;
+    let made = create(&world, json!({ "model": agent, "input": "list files", "background": true })).await;
+    let path = format!("/v1/responses/{}", made["id"].as_str().unwrap());
+    let told = Live::open(world.request(Method::GET, &format!("{path}?stream=true"))).await.rest().await;
+    let asked = &told.last().unwrap().data["response"];
+    assert_eq!((types(asked).last(), &asked["status"]), (Some(&"mcp_approval_request"), &json!("completed")));
+    assert_eq!(world.get(&path).await.body, *asked, "whoever looks now and then sees that it asks");
+    // It can still be ended; and one that is not stored does not stay.
+    let ended = ask(post(&world, &format!("{path}/cancel"), &json!({}))).await;
+    assert_eq!(ended.body["status"], "cancelled", "{}", ended.text);
+    let before = world.count().await;
+    let asked = create(&world, json!({ "model": agent, "input": "list files", "store": false })).await;
+    assert_eq!(types(&asked).last(), Some(&"mcp_approval_request"));
+    assert_eq!(world.count().await, before);
     Some(())
 }
 

@@ -37,6 +37,10 @@ impl ModelRun<'_> {
         }
         retry(self.log.live(), || inner.store.add_approvals(&self.log.held, &asked)).await?;
         point!("approvals.kept");
+        // Before it is told: whoever hears of it may leave.
+        if self.comes_back {
+            self.log.live().keep();
+        }
         self.tell_people(&asked).await?;
         Ok(asked)
     }
