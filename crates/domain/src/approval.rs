@@ -15,6 +15,24 @@ pub struct Approval {
     pub started: bool,
 }
 
+/// How the error of a call that a person did not allow begins.
+const DENIED: &str = "a person did not allow this call";
+
+/// The error of a call that a person did not allow.
+pub fn denial(reason: Option<&str>) -> String {
+    reason.map_or_else(|| DENIED.to_owned(), |reason| format!("{DENIED}: {reason}"))
+}
+
+/// Whether an error is the one that `denial` makes. A tool may say the same words: only a call that asked was denied.
+pub fn is_denial(error: &str) -> bool {
+    error.strip_prefix(DENIED).is_some_and(|rest| rest.is_empty() || rest.starts_with(": "))
+}
+
+/// Whether a message's content may tell of such a call.
+pub fn may_tell_of_denial(content: &str) -> bool {
+    content.contains(DENIED)
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
     pub approve: bool,
@@ -54,6 +72,7 @@ mod tests {
                 ids.iter().map(|n| (Uuid::from_u128(*n).to_string(), "c".to_owned())).collect();
             all_undecided(&known, &waiting)
         };
+        assert!(is_denial(&denial(None)) && is_denial(&denial(Some("no"))) && !is_denial("interrupted"));
         assert!(waits(&[2]) && waits(&[2, 3]));
         assert!(!waits(&[]) && !waits(&[1]) && !waits(&[1, 2]) && !waits(&[9]));
     }

@@ -256,7 +256,7 @@ fn a_reload_names_calls_as_they_were_told() {
         metadata: "{}".into(),
         created_at: jiff::Timestamp::UNIX_EPOCH,
     };
-    let shown = ui_message("", "c", "m", &message);
+    let shown = ui_message("", "c", "m", &message, &[]);
     let ids: Vec<&Value> = shown["parts"]
         .as_array()
         .unwrap()

@@ -119,7 +119,10 @@ fn a_ui_message_stream_is_one_that_its_client_takes() {
                     assert!(!calls.contains(&call), "{at}");
                     calls.push(call);
                 }
-                "tool-output-available" | "tool-output-error" | "tool-approval-request" => {
+                "tool-output-available"
+                | "tool-output-error"
+                | "tool-output-denied"
+                | "tool-approval-request" => {
                     assert!(calls.contains(&call), "{at}");
                 }
                 "start" | "start-step" | "finish-step" | "finish" | "error" | "abort" | "file"

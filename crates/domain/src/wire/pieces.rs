@@ -6,6 +6,7 @@ use std::collections::{HashMap, HashSet};
 use serde_json::Value;
 
 use super::told::{Told, Word, id_of};
+use crate::approval::is_denial;
 
 /// What a call that never ended has for its error.
 const INTERRUPTED: &str = "interrupted";
@@ -52,6 +53,8 @@ pub(super) struct Ended {
     pub(super) id: String,
     pub(super) result: Value,
     pub(super) error: Option<String>,
+    /// A person was asked and did not allow it.
+    pub(super) denied: bool,
     /// It had ended before: the last word counts, where a dialect can take back.
     pub(super) again: bool,
 }
@@ -201,9 +204,11 @@ impl Pieces {
         let id = self.names.get(&key).cloned().unwrap_or_default();
         let again = !self.unended.contains(&id);
         self.unended.retain(|open| *open != id);
+        let asked = self.asked.iter().any(|(_, call)| *call == id);
         self.asked.retain(|(_, call)| *call != id);
         let error = ended["error"].as_str().map(str::to_owned);
-        out.push(Piece::Ended(Ended { id, result: ended["result"].clone(), error, again }));
+        let denied = asked && error.as_deref().is_some_and(is_denial);
+        out.push(Piece::Ended(Ended { id, result: ended["result"].clone(), error, denied, again }));
     }
 
     fn other(&mut self, kind: &str, data: Value, out: &mut Vec<Piece>) {
@@ -237,7 +242,7 @@ impl Pieces {
         self.asked.clear();
         for id in std::mem::take(&mut self.unended) {
             let error = Some(INTERRUPTED.to_owned());
-            out.push(Piece::Ended(Ended { id, result: Value::Null, error, again: false }));
+            out.push(Piece::Ended(Ended { id, result: Value::Null, error, denied: false, again: false }));
         }
     }
 }

@@ -82,6 +82,9 @@ impl UiMessage {
             Piece::Call { id, name, args } => out
                 .push(json!({ "type": "tool-input-available", "toolCallId": id,
                 "toolName": name, "input": args, "providerExecuted": true, "dynamic": true })),
+            Piece::Ended(ended) if ended.denied => {
+                out.push(json!({ "type": "tool-output-denied", "toolCallId": ended.id }));
+            }
             Piece::Ended(ended) => out.push(match ended.error {
                 Some(error) => {
                     json!({ "type": "tool-output-error", "toolCallId": ended.id, "errorText": error,

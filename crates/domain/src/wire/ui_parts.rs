@@ -7,10 +7,17 @@ use serde_json::{Value, json};
 use super::pieces::distinct;
 use super::told::id_of;
 use super::ui_message::{file_url, source};
+use crate::approval::{Approval, is_denial};
 use crate::message::{Message, MessageRole};
 
-/// `id` is what the client calls the message; `base` is where this server is.
-pub fn ui_message(base: &str, conversation: &str, id: &str, message: &Message) -> Value {
+/// `id` is what the client calls the message; `base` is where this server is; `approvals` are those of its run.
+pub fn ui_message(
+    base: &str,
+    conversation: &str,
+    id: &str,
+    message: &Message,
+    approvals: &[Approval],
+) -> Value {
     let blocks = crate::json::value(&message.content);
     let mut parts: Vec<Value> = Vec::new();
     if message.role == MessageRole::Assistant {
@@ -19,13 +26,10 @@ pub fn ui_message(base: &str, conversation: &str, id: &str, message: &Message) -
     let files: Vec<Value> = serde_json::from_str(&message.file_attachments).unwrap_or_default();
     parts.extend(files.iter().map(|attached| file(base, conversation, attached)));
     let mut taken = HashSet::new();
-    parts.extend(
-        blocks
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter_map(|block| part(base, conversation, block, &mut taken)),
-    );
+    for block in blocks.as_array().into_iter().flatten() {
+        let told = part(base, conversation, block, &mut taken);
+        parts.extend(told.map(|told| denied(told, block, approvals)));
+    }
     json!({ "id": id, "role": message.role.as_str(), "parts": parts,
         "metadata": { "createdAt": message.created_at.as_millisecond() } })
 }
@@ -45,6 +49,29 @@ fn part(base: &str, conversation: &str, block: &Value, taken: &mut HashSet<Strin
         "file" => Some(file(base, conversation, block)),
         _ => None,
     }
+}
+
+/// A call that a person did not allow has no error to the client: it knows by its approval.
+fn denied(mut part: Value, block: &Value, approvals: &[Approval]) -> Value {
+    if !block["error"].as_str().is_some_and(is_denial) {
+        return part;
+    }
+    let of_call = |one: &&Approval| block["id"] == one.call.id.as_str() && block["round"] == one.round;
+    let asked = approvals.iter().find(of_call);
+    let Some((one, decision)) = asked.and_then(|one| Some((one, one.decision.as_ref()?))) else {
+        return part;
+    };
+    if !decision.approve {
+        part["state"] = json!("output-denied");
+        part["approval"] = json!({ "id": one.id, "approved": false });
+        if let Some(reason) = &decision.reason {
+            part["approval"]["reason"] = json!(reason);
+        }
+        if let Some(part) = part.as_object_mut() {
+            part.remove("errorText");
+        }
+    }
+    part
 }
 
 fn file(base: &str, conversation: &str, file: &Value) -> Value {

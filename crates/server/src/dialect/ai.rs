@@ -1,5 +1,6 @@
 //! Requests of the Vercel AI SDK: `{ id, messages, trigger, messageId }`, or `{ id, message }`.
 
+use domain::approval::denial;
 use domain::message::{Block, MessageRole};
 use domain::run::OnDisconnect;
 use serde_json::Value;
@@ -129,7 +130,10 @@ fn block(part: &Value) -> Option<Block> {
             let name = kind.strip_prefix("tool-").or_else(|| part["toolName"].as_str())?;
             let raw = |value: &Value| (!value.is_null()).then(|| to_raw_value(value).ok()).flatten();
             let result = raw(&part["output"]);
-            let error = part["errorText"].as_str().map(str::to_owned);
+            let error = match part["state"].as_str() {
+                Some("output-denied") => Some(denial(part["approval"]["reason"].as_str())),
+                _ => part["errorText"].as_str().map(str::to_owned),
+            };
             let open = result.is_none() && error.is_none() && part["state"] != "output-available";
             Some(Block::ToolCall {
                 id: part["toolCallId"].as_str()?.to_owned(),

@@ -13,7 +13,9 @@ fn the_last_message_is_the_turn_and_the_others_come_before() {
     let answer = json!({ "id": "a1", "role": "assistant", "parts": [{ "type": "step-start" },
         { "type": "reasoning", "text": "hm" }, { "type": "text", "text": "Hello." },
         { "type": "dynamic-tool", "toolName": "look", "toolCallId": "c", "state": "output-available",
-          "input": { "x": 1 }, "output": [1] }] });
+          "input": { "x": 1 }, "output": [1] },
+        { "type": "dynamic-tool", "toolName": "look", "toolCallId": "d", "state": "output-denied", "input": {},
+          "approval": { "id": "p", "approved": false, "reason": "no" } }] });
     let body = json!({ "id": "chat-1", "trigger": "submit-message", "mode": "ask", "whatever": 1,
         "messages": [user("u1", "hi"), answer, user("u2", "more")] });
     let asked = read(&body).unwrap();
@@ -28,6 +30,7 @@ fn the_last_message_is_the_turn_and_the_others_come_before() {
     let content = serde_json::to_value(&asked.before[1].content).unwrap();
     assert_eq!(content[1], json!({ "type": "text", "text": "Hello." }));
     assert_eq!((&content[2]["type"], &content[2]["result"]), (&json!("tool_call"), &json!([1])));
+    assert_eq!(content[3]["error"], "a person did not allow this call: no");
 }
 
 #[test]

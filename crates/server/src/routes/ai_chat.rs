@@ -3,6 +3,7 @@
 use axum::extract::{FromRequest, RawQuery, Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
+use domain::approval::may_tell_of_denial;
 use domain::message::Window;
 use domain::run::Run;
 use domain::wire::{Renderer, Wire, ui_message};
@@ -95,11 +96,18 @@ pub async fn show(
     let conversation = conversation_id(&scope, &id);
     let thread = app.store.get_thread(&scope, conversation, Some(Window::All).into()).await?;
     let (base, chat) = (&app.public_url, conversation.to_string());
-    let messages = thread.messages.iter().map(|message| {
+    let mut messages = Vec::new();
+    for message in &thread.messages {
         let name = client_id(message).unwrap_or_else(|| message.id.to_string());
-        ui_message(base, &chat, &name, message)
-    });
-    Ok(axum::Json(json!({ "id": id, "messages": messages.collect::<Vec<_>>() })).into_response())
+        let approvals = if may_tell_of_denial(&message.content) {
+            // The answer has the id of its run.
+            app.store.list_approvals(scope.workspace, message.id).await?
+        } else {
+            Vec::new()
+        };
+        messages.push(ui_message(base, &chat, &name, message, &approvals));
+    }
+    Ok(axum::Json(json!({ "id": id, "messages": messages })).into_response())
 }
 
 /// The chat's run under way, from its first chunk on.

@@ -329,7 +329,7 @@ async fn a_call_waits_for_the_user_of_the_page(backend: Backend) -> Option<()> {
         "approval": ["list_files"] });
     let agent = world.send(Method::POST, "/v1/agents", Some(&agent)).await;
     assert_eq!(agent.status, 201, "{}", agent.text);
-    for (approve, ended) in [(true, "tool-output-available"), (false, "tool-output-error")] {
+    for (approve, ended) in [(true, "tool-output-available"), (false, "tool-output-denied")] {
         let id = format!("c-{approve}");
         let body = json!({ "id": id, "agent": agent.body["id"], "messages": [user("u", "list files")] });
         let asked = chat(&world, body).await;
@@ -344,7 +344,7 @@ async fn a_call_waits_for_the_user_of_the_page(backend: Backend) -> Option<()> {
             Live::open(world.request(Method::GET, &format!("/v1/ai/chat/{id}/stream"))).await.rest().await;
         assert_eq!(kinds(&again), kinds(&asked));
         let part = json!({ "type": "dynamic-tool", "toolName": "list_files", "toolCallId": request["toolCallId"],
-            "state": "approval-responded", "approval": { "id": request["approvalId"], "approved": approve } });
+            "state": "approval-responded", "approval": { "id": request["approvalId"], "approved": approve, "reason": "so" } });
         let assistant = json!({ "id": asked[0].data["messageId"], "role": "assistant", "parts": [part] });
         let body = json!({ "id": id, "messageId": asked[0].data["messageId"], "messages": [user("u", "list files"), assistant] });
         let rest = chat(&world, body).await;
@@ -352,6 +352,15 @@ async fn a_call_waits_for_the_user_of_the_page(backend: Backend) -> Option<()> {
         assert_eq!(kinds(&rest)[1..3], ["start-step", ended]);
         assert_eq!(rest.last().unwrap().kind(), "[DONE]");
         assert!(!text(&rest).is_empty());
+        if !approve {
+            let told = json!({ "type": ended, "toolCallId": request["toolCallId"] });
+            assert_eq!(rest[2].data, told);
+            let page = world.get(&format!("/v1/ai/chat/{id}")).await.body;
+            let call = json!({ "type": "dynamic-tool", "toolName": "list_files", "providerExecuted": true,
+                "toolCallId": request["toolCallId"], "input": {}, "state": "output-denied",
+                "approval": { "id": request["approvalId"], "approved": false, "reason": "so" } });
+            assert_eq!(page["messages"][1]["parts"][1], call);
+        }
         assert_eq!(
             ask(post(
                 &world,

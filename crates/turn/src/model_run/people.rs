@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use domain::approval::Approval;
+use domain::approval::{Approval, denial};
 use domain::event::{Approval as Asked, RunEvent};
 use domain::run::Run;
 use domain::tool::Planned;
@@ -81,8 +81,7 @@ impl ModelRun<'_> {
         for Approval { id, call, decision, .. } in decided {
             let Some(decision) = decision else { continue };
             if !decision.approve {
-                let reason = decision.reason.map(|reason| format!(": {reason}")).unwrap_or_default();
-                self.end_call(round, call, format!("a person did not allow this call{reason}"))?;
+                self.end_call(round, call, denial(decision.reason.as_deref()))?;
             } else if retry(self.log.live(), || store.start_approved(&self.log.held, id)).await? {
                 let args = serde_json::from_str(call.args.get()).map_err(|error| error.to_string());
                 approved.push(Planned { call, args });
