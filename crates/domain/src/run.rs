@@ -160,7 +160,7 @@ pub struct Brought {
     /// For a first turn, the conversation to make.
     pub conversation: Option<Uuid>,
     pub message: Option<Uuid>,
-    /// How the client calls the message, where that is no UUID.
+    /// How the client calls the message, where that is not its id to the letter.
     pub message_name: Option<String>,
     /// What a model is told for this turn alone, beside its agent's instructions.
     pub instructions: Option<String>,
@@ -177,12 +177,25 @@ pub struct Brought {
 /// The id of what a client calls by a name of its own: a UUID is itself, any other text always gives the same one
 /// within `space`.
 pub fn named_id(space: Uuid, name: &str) -> Uuid {
-    Uuid::try_parse(name).unwrap_or_else(|_| {
-        let digest = Sha256::new().chain_update(space.as_bytes()).chain_update(name.as_bytes()).finalize();
-        let mut bytes = [0; 16];
-        bytes.copy_from_slice(&digest[..16]);
-        uuid::Builder::from_custom_bytes(bytes).into_uuid()
-    })
+    Uuid::try_parse(name).unwrap_or_else(|_| derived_id(space, name))
+}
+
+/// As `named_id`, of a message: its client knows it by the very letters it sent, so that a UUID in another spelling than
+/// ours is a name like any other.
+pub fn message_id(space: Uuid, name: &str) -> Uuid {
+    spelled_id(name).unwrap_or_else(|| derived_id(space, name))
+}
+
+/// The UUID that a text is, if it is written the way ids are told: hyphenated, in small letters.
+pub fn spelled_id(text: &str) -> Option<Uuid> {
+    Uuid::try_parse(text).ok().filter(|id| id.hyphenated().encode_lower(&mut Uuid::encode_buffer()) == text)
+}
+
+fn derived_id(space: Uuid, name: &str) -> Uuid {
+    let digest = Sha256::new().chain_update(space.as_bytes()).chain_update(name.as_bytes()).finalize();
+    let mut bytes = [0; 16];
+    bytes.copy_from_slice(&digest[..16]);
+    uuid::Builder::from_custom_bytes(bytes).into_uuid()
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -195,7 +208,7 @@ pub struct TurnMessage {
 #[cfg(test)]
 mod tests {
     use super::RunStatus::{self, Cancelled, Failed, Interrupted, Queued, Running, Succeeded};
-    use super::{Uuid, named_id};
+    use super::{Uuid, message_id, named_id};
 
     #[test]
     fn a_name_has_one_id_in_its_space() {
@@ -205,6 +218,23 @@ mod tests {
         assert_ne!(named_id(here, "chat-1"), named_id(here, "chat-2"));
         assert_eq!(named_id(here, "chat-1").get_version_num(), 8);
         assert_eq!(named_id(here, &there.to_string().to_uppercase()), there);
+    }
+
+    #[test]
+    fn a_message_has_its_uuid_in_one_spelling() {
+        let (here, id) = (Uuid::from_u128(1), Uuid::from_u128(0xabc));
+        assert_eq!(message_id(here, &id.to_string()), id);
+        let others = [
+            id.to_string().to_uppercase(),
+            id.simple().to_string(),
+            id.braced().to_string(),
+            id.urn().to_string(),
+        ];
+        for (at, name) in others.iter().enumerate() {
+            assert_ne!(message_id(here, name), id, "{name}");
+            assert!(others[..at].iter().all(|other| message_id(here, other) != message_id(here, name)));
+        }
+        assert_eq!(message_id(here, "m"), named_id(here, "m"));
     }
 
     #[test]

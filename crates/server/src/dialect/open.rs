@@ -6,7 +6,7 @@ use domain::approval::Decision;
 use domain::conversation::{ConversationPatch, NewConversation};
 use domain::message::{Block, Message, MessageRole, NewMessage, Window, plain_text};
 use domain::model::Manner;
-use domain::run::{Brought, Run, StartTurn, TurnMessage, named_id};
+use domain::run::{Brought, Run, StartTurn, TurnMessage, message_id, named_id, spelled_id};
 use domain::scope::Scope;
 use serde::Deserialize;
 use store::bag::purge_one;
@@ -290,12 +290,12 @@ impl Opening<'_> {
     ) -> StartTurn {
         let options = std::mem::take(&mut self.options);
         let name = message.and_then(|message| message.name.as_deref());
-        let is_id = name.is_some_and(|name| Uuid::try_parse(name).is_ok());
+        let is_id = name.is_some_and(|name| spelled_id(name).is_some());
         // An edit has the name of the message that it replaces, whose id it cannot have.
         let edited = replace.is_some();
         let brought = Brought {
             conversation: if conversation.is_none() { self.id } else { None },
-            message: name.filter(|_| !edited).map(|name| named_id(self.scope.workspace, name)),
+            message: name.filter(|_| !edited).map(|name| message_id(self.scope.workspace, name)),
             message_name: name.filter(|_| edited || !is_id).map(str::to_owned),
             instructions: self.instructions.take(),
             manner: std::mem::take(&mut self.manner),
@@ -417,7 +417,7 @@ fn blocks(message: &Incoming) -> Vec<Block> {
 
 /// The place of the newest message that the client calls so.
 pub fn find(messages: &[Message], scope: &Scope, name: &str) -> Option<usize> {
-    let id = named_id(scope.workspace, name);
+    let id = message_id(scope.workspace, name);
     messages.iter().rposition(|message| message.id == id || client_id(message).as_deref() == Some(name))
 }
 
@@ -435,8 +435,8 @@ pub fn earlier(app: &AppState, scope: &Scope, said: Vec<Said>) -> Vec<NewMessage
     let (now, mut taken) = (app.clock.now(), std::collections::HashSet::new());
     let messages = said.into_iter().filter(|said| !said.content.is_empty()).map(|said| {
         let name = said.name.filter(|name| taken.insert(name.clone()));
-        let id = name.as_deref().map_or_else(|| app.clock.new_id(), |name| named_id(scope.workspace, name));
-        let is_id = name.as_deref().is_some_and(|name| Uuid::try_parse(name).is_ok());
+        let id = name.as_deref().map_or_else(|| app.clock.new_id(), |name| message_id(scope.workspace, name));
+        let is_id = name.as_deref().is_some_and(|name| spelled_id(name).is_some());
         let metadata = match name {
             Some(name) if !is_id => serde_json::json!({ "client_id": name }).to_string(),
             _ => "{}".into(),

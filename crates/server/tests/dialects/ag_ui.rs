@@ -13,6 +13,7 @@ stories!(
     a_run_is_told_and_kept,
     a_page_joins_a_run_under_way,
     a_thread_that_rests_is_told_whole,
+    ids_of_messages_stay_as_they_were_sent,
     a_call_interrupts_and_is_resumed,
     only_a_plain_yes_makes_the_call,
     an_interrupt_that_is_not_there_is_refused,
@@ -166,6 +167,20 @@ async fn a_thread_that_rests_is_told_whole(backend: Backend) -> Option<()> {
     assert_eq!((text(0), text(1), text(2), text(3)), ("go", "I look.", "no", "It is."));
     assert_eq!(messages[1]["id"], told[1].data["messageId"], "as it was streamed");
     assert_eq!(messages[1]["toolCalls"][0]["id"], messages[2]["toolCallId"]);
+    Some(())
+}
+
+async fn ids_of_messages_stay_as_they_were_sent(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let id = uuid::Uuid::from_u128(0x0190_a1b2_0000_4000_8000_0000_0000_0abc);
+    let spelled = [id.simple().to_string(), id.to_string().to_uppercase(), id.to_string()];
+    for name in &spelled {
+        run(&world, &input("t", "r", &[user(name, "hi")])).await;
+    }
+    let whole = Live::open(post(&world, "/v1/ag-ui/connect", &input("t", "r", &[]))).await.rest().await;
+    let messages = whole[1].data["messages"].as_array().unwrap().iter();
+    let ids: Vec<&Value> = messages.filter(|one| one["role"] == "user").map(|one| &one["id"]).collect();
+    assert_eq!(ids, spelled.iter().map(|name| json!(name)).collect::<Vec<_>>().iter().collect::<Vec<_>>());
     Some(())
 }
 

@@ -14,6 +14,7 @@ stories!(
     ids_of_any_shape_name_a_conversation,
     a_page_that_is_closed_finds_its_stream_again,
     stopping_ends_only_the_run_that_was_meant,
+    ids_of_messages_stay_as_they_were_sent,
     messages_are_edited_answered_again_and_heard_once,
     a_chat_from_elsewhere_brings_its_messages,
     files_come_with_the_message,
@@ -132,6 +133,41 @@ async fn ids_of_any_shape_name_a_conversation(backend: Backend) -> Option<()> {
     let one = Live::open(post(&world, &json!({ "message": user("x", "hi") }))).await;
     let two = Live::open(post(&world, &json!({ "message": user("x", "hi") }))).await;
     assert_ne!(one.header("threadkeep-conversation"), two.header("threadkeep-conversation"));
+    Some(())
+}
+
+async fn ids_of_messages_stay_as_they_were_sent(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let id = uuid::Uuid::from_u128(0x0190_a1b2_0000_4000_8000_0000_0000_0abc);
+    let spelled = [
+        id.to_string(),
+        id.to_string().to_uppercase(),
+        id.simple().to_string(),
+        id.braced().to_string(),
+        id.urn().to_string(),
+        "msg-1".to_owned(),
+    ];
+    let kept = async |chat: &str| {
+        let page = world.get(&format!("/v1/ai/chat/{chat}")).await.body;
+        let messages = page["messages"].as_array().unwrap().clone();
+        let ids = messages.iter().filter(|one| one["role"] == "user").map(|one| one["id"].as_str().unwrap());
+        ids.map(str::to_owned).collect::<Vec<_>>()
+    };
+    for name in &spelled {
+        // Heard once under each name, though it comes twice.
+        for _ in 0..2 {
+            chat(&world, json!({ "id": "one", "messages": [user(name, "hi")] })).await;
+        }
+    }
+    assert_eq!(kept("one").await, spelled);
+    let again =
+        json!({ "id": "one", "trigger": "regenerate-message", "messageId": spelled[5], "messages": [] });
+    chat(&world, again).await;
+    assert_eq!(kept("one").await, spelled);
+    // So are those that a chat brings along.
+    let simple = uuid::Uuid::from_u128(7).simple().to_string();
+    chat(&world, json!({ "id": "two", "messages": [user(&simple, "hi"), user("x", "ho")] })).await;
+    assert_eq!(kept("two").await, [simple.as_str(), "x"]);
     Some(())
 }
 
