@@ -120,5 +120,17 @@ if (library === 'ai') {
   assert.equal(done.state, 'output-available');
   assert.equal(careful.lastMessage.id, before);
   assert.equal(careful.messages.length, 2);
+  await careful.sendMessage({ text: 'list files' });
+  const asked = careful.lastMessage.parts.find((part) => part.type === 'dynamic-tool');
+  await careful.addToolApprovalResponse({ id: asked.approval.id, approved: false, reason: 'no' });
+  await new Promise((go) => setTimeout(go, 50));
+  await ready(careful);
+  const denied = careful.lastMessage.parts.find((part) => part.type === 'dynamic-tool');
+  assert.equal(denied.state, 'output-denied');
+  const reloaded = await (await fetch(`${url}/v1/ai/chat/careful`, { headers })).json();
+  const kept = reloaded.messages.at(-1).parts.find((part) => part.type === 'dynamic-tool');
+  assert.equal(kept.state, 'output-denied');
+  assert.deepEqual(kept.approval, { id: asked.approval.id, approved: false, reason: 'no' });
+  await sdk.validateUIMessages({ messages: reloaded.messages });
 }
 console.log('ok');
