@@ -73,6 +73,29 @@ await assert.rejects(client.responses.create({ model, input: [] }), OpenAI.BadRe
 await assert.rejects(new OpenAI({ baseURL: `${url}/v1`, apiKey: 'wrong', maxRetries: 0 }).responses.create({ model, input: 'hi' }), OpenAI.AuthenticationError);
 const failed = await client.responses.create({ model, input: 'fail' });
 assert.deepEqual([failed.status, failed.error.code], ['failed', 'model_error']);
+
+// A call that waits for a person ends the response; the next request decides, and it goes on.
+const agent = await (await fetch(`${url}/v1/agents`, {
+  method: 'POST',
+  headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+  body: JSON.stringify({ name: 'Careful', runner: 'model', model, tools: ['list_files'], approval: ['list_files'] }),
+})).json();
+const decides = (response) => ({
+  model: agent.id,
+  previous_response_id: response.id,
+  input: [{
+    type: 'mcp_approval_response',
+    approval_request_id: response.output.find((item) => item.type === 'mcp_approval_request').id,
+    approve: true,
+  }],
+});
+const asking = await client.responses.create({ model: agent.id, input: 'list files' });
+const answered = await client.responses.create(decides(asking));
+assert.deepEqual([asking.status, asking.output_text, answered.status], ['completed', '', 'completed']);
+assert.ok(answered.output_text);
+const asks = await client.responses.stream({ model: agent.id, input: 'list files' }).finalResponse();
+assert.ok((await client.responses.stream(decides(asks)).finalResponse()).output_text);
+
 await client.responses.delete(whole.id);
 await assert.rejects(client.responses.retrieve(whole.id), OpenAI.NotFoundError);
 assert.equal((await client.conversations.delete(made.id)).deleted, true);
