@@ -241,6 +241,21 @@ fn a_repeated_call_id_is_another_call_and_a_cut_is_told() {
 }
 
 #[test]
+fn what_is_asked_once_more_after_a_restart_is_one_question() {
+    let mut log = log();
+    let asked = log[5].clone();
+    log.truncate(6);
+    log.push(asked);
+    let mut voice = Responses::new(json!({}));
+    for (seq, (kind, data)) in (1..).zip(&log) {
+        voice.push(seq, 1, kind, &data.to_string(), -1, &mut Vec::new());
+    }
+    assert_eq!(voice.waiting(), [("p".to_owned(), "a".to_owned())]);
+    let output = voice.whole()["output"].as_array().cloned().unwrap();
+    assert_eq!(output.iter().filter(|item| item["type"] == "mcp_approval_request").count(), 1);
+}
+
+#[test]
 fn a_reload_names_calls_as_they_were_told() {
     let call = |id: &str, round: u32| json!({ "type": "tool_call", "id": id, "name": "f", "args": {}, "result": "x", "round": round });
     let content = json!([call("same", 1), call("same", 2), call("same-2", 3)]).to_string();

@@ -221,6 +221,10 @@ impl Pieces {
                 let newest = known.max_by_key(|((round, _), _)| *round).map(|(_, name)| name.clone());
                 let asked = (id_of(&data), newest.unwrap_or(own));
                 let name = call["name"].as_str().unwrap_or_default().to_owned();
+                if self.asked.contains(&asked) {
+                    // Whoever went on with the run has asked once more: it is the same question.
+                    return;
+                }
                 let (id, of) = asked.clone();
                 self.asked.push(asked);
                 out.push(Piece::Approval { id, call: of, name, args: args_of(call) });
