@@ -16,6 +16,7 @@ pub mod fold;
 pub mod grant;
 pub mod history;
 pub mod json;
+pub mod kept;
 pub mod limits;
 pub mod line;
 pub mod media;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value};
 
+use crate::kept::Blocks;
 use crate::message::Raw;
 pub use crate::part::{Part, PartKind, Takes};
 use crate::run::Usage;
@@ -128,6 +129,8 @@ pub struct Ask {
     pub tools: Arc<[ToolSpec]>,
     pub max_tokens: Option<u64>,
     pub manner: Manner,
+    /// What of the prompt its provider said itself, in its own blocks: it wants them back as they were.
+    pub kept: Blocks,
     /// A client's own request in the provider's dialect: sent as it is but for the model's name and the streaming,
     /// in place of all of the above.
     pub verbatim: Option<Verbatim>,
@@ -186,6 +189,8 @@ pub enum ModelEvent {
     Text(String),
     Reasoning(String),
     Call(CallPart),
+    /// An answer that calls, in the provider's own blocks, where it wants them back with what its calls came to.
+    Blocks(Vec<Value>),
     /// What the call has cost so far; the newest counts.
     Usage(Usage),
     /// The same in the provider's own words, before ours: only where the request went out verbatim.
@@ -269,6 +274,7 @@ pub struct Gathered {
     pub calls: Vec<Call>,
     /// The index of each call, and whether it has got its id.
     indexes: Vec<u64>,
+    pub blocks: Vec<Value>,
     pub usage: Usage,
     pub end: Option<Result<Finish, ModelFault>>,
 }
@@ -279,6 +285,7 @@ impl Gathered {
             ModelEvent::Text(text) => self.text.push_str(text),
             ModelEvent::Reasoning(_) | ModelEvent::Own(_) => {}
             ModelEvent::Call(part) => self.part(part),
+            ModelEvent::Blocks(blocks) => self.blocks.clone_from(blocks),
             ModelEvent::Usage(usage) => self.usage = *usage,
             ModelEvent::End(end) => self.end = Some(end.clone()),
         }

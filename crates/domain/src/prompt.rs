@@ -65,6 +65,11 @@ pub fn of_blocks(seq: i64, blocks: &[Block]) -> Vec<Said> {
     parts.out
 }
 
+/// The id that a call has in a prompt, by its place among all of its message.
+pub fn call_id(seq: i64, place: usize) -> String {
+    format!("call_{seq}_{place}")
+}
+
 #[derive(Default)]
 struct Parts {
     seq: i64,
@@ -90,7 +95,7 @@ impl Parts {
             self.close();
         }
         self.round = round;
-        let id = format!("call_{}_{}", self.seq, self.made);
+        let id = call_id(self.seq, self.made);
         self.made += 1;
         let name = tool_name(name);
         self.answers.push(Answer { id: id.clone(), name: name.clone(), text, failed });

@@ -17,6 +17,7 @@ use domain::budget::{Fitted, fit};
 use domain::entry::{Dispatch as Sent, Trace};
 use domain::event::{RunEvent, Text};
 use domain::file::Bag;
+use domain::kept::Kept;
 use domain::model::{Ask, Finish, Gathered, Manner, ModelEvent, ModelFault, Prompt, ToolSpec};
 use domain::run::Usage;
 use domain::tool::{Next, next};
@@ -82,6 +83,8 @@ struct ModelRun<'r> {
     used: Usage,
     /// What the run has used before, and is stored already.
     counted: Usage,
+    /// What the provider wants back as it said it.
+    kept: Kept,
     /// The newest answer was cut by a limit.
     cut: bool,
     manner: Manner,
@@ -172,6 +175,7 @@ impl Turns {
             read: files::Read::new(),
             used: Usage::default(),
             counted: dispatch.run.usage,
+            kept: Kept::default(),
             cut: false,
             manner: brought.manner.clone(),
             max_tokens: brought.max_tokens,
@@ -191,10 +195,14 @@ impl ModelRun<'_> {
         let first = if goes_on { self.go_on().await? + 1 } else { 1 };
         for round in first.. {
             let offered = if round <= rounds { Arc::clone(&self.specs) } else { Arc::default() };
-            let answer = self.ask(round, Arc::clone(&offered)).await?;
+            let mut answer = self.ask(round, Arc::clone(&offered)).await?;
+            let blocks = std::mem::take(&mut answer.blocks);
             match next(answer, &offered, round) {
                 Next::Answer(text) => return Ok(Ending::succeeded(text, None)),
-                Next::Round(planned) => self.make_calls(round, planned).await?,
+                Next::Round(planned) => {
+                    self.kept.calls(self.material.next_call(self.log.fold.blocks()), blocks);
+                    self.make_calls(round, planned).await?;
+                }
                 Next::Failed(fault) => return Err(fault.into()),
                 Next::Exhausted => break,
             }
@@ -208,7 +216,8 @@ impl ModelRun<'_> {
         let prompt = self.say(round).await?;
         point!("model.asked");
         let (model, manner, max_tokens) = (self.model.name.clone(), self.manner.clone(), self.max_tokens);
-        let ask = Ask { model, prompt, tools, max_tokens, manner, verbatim: None };
+        let kept = self.kept.within(&prompt);
+        let ask = Ask { model, prompt, tools, max_tokens, manner, kept, verbatim: None };
         let mut stream = self.model.model.stream(ask);
         let (mut gathered, before) = (Gathered::default(), self.used);
         loop {
@@ -290,7 +299,11 @@ impl ModelRun<'_> {
             ModelEvent::Reasoning(text) => {
                 self.log.event(now, &RunEvent::Reasoning(Text { text: text.clone() }))
             }
-            ModelEvent::Call(_) | ModelEvent::Usage(_) | ModelEvent::Own(_) | ModelEvent::End(_) => Ok(()),
+            ModelEvent::Call(_)
+            | ModelEvent::Blocks(_)
+            | ModelEvent::Usage(_)
+            | ModelEvent::Own(_)
+            | ModelEvent::End(_) => Ok(()),
         }
     }
 

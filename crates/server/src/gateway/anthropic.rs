@@ -1,5 +1,6 @@
 //! Anthropic's messages, from the server's side: a request as an ask, an answer as named events or whole.
 
+use domain::kept::Blocks;
 use domain::model::{
     Answer, Ask, Call, Choice, Dialect, Finish, Gathered, Manner, ModelEvent, ModelFault, Part, PartKind,
     Prompt, Said, ToolSpec, Verbatim,
@@ -37,7 +38,8 @@ pub fn read(body: Value) -> Result<Asked, Problem> {
     let max_tokens = body["max_tokens"].as_u64();
     let manner = manner(&body);
     let verbatim = Some(Verbatim { dialect: Dialect::Anthropic, body });
-    let ask = Ask { model: String::new(), prompt, tools, max_tokens, manner, verbatim };
+    let ask =
+        Ask { model: String::new(), prompt, tools, max_tokens, manner, kept: Blocks::default(), verbatim };
     Ok(Asked { model, ask, stream, include_usage: true })
 }
 
@@ -235,7 +237,7 @@ impl Writer for Events {
                 self.send(&end, out);
                 self.send(&json!({ "type": "message_stop" }), out);
             }
-            ModelEvent::Own(_) => {}
+            ModelEvent::Blocks(_) | ModelEvent::Own(_) => {}
             ModelEvent::End(Err(fault)) => failure(fault, out),
         }
     }

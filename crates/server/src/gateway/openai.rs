@@ -1,5 +1,6 @@
 //! OpenAI's chat completions, from the server's side: a request as an ask, an answer as chunks or whole.
 
+use domain::kept::Blocks;
 use domain::model::{
     Answer, Ask, Call, Choice, Dialect, Finish, Gathered, Manner, ModelEvent, ModelFault, Part, PartKind,
     Prompt, Said, ToolSpec, Verbatim,
@@ -44,7 +45,8 @@ pub fn read(body: Value) -> Result<Asked, Problem> {
     let prompt = Prompt { system: system.join("\n\n"), messages: valid(said) };
     let manner = manner(&body);
     let verbatim = Some(Verbatim { dialect: Dialect::Openai, body });
-    let ask = Ask { model: String::new(), prompt, tools, max_tokens, manner, verbatim };
+    let ask =
+        Ask { model: String::new(), prompt, tools, max_tokens, manner, kept: Blocks::default(), verbatim };
     Ok(Asked { model, ask, stream, include_usage })
 }
 
@@ -216,7 +218,7 @@ impl Writer for Chunks {
             ModelEvent::End(Err(fault)) => {
                 failure(fault, out);
             }
-            ModelEvent::Own(_) => {}
+            ModelEvent::Blocks(_) | ModelEvent::Own(_) => {}
         }
     }
 

@@ -4,7 +4,7 @@ use domain::budget::{Fitted, Material, Unit, chars};
 use domain::message::{Block, Message, MessageRole};
 use domain::model::{Said, Takes, Words};
 use domain::part::shown;
-use domain::prompt::{of_blocks, of_message, words};
+use domain::prompt::{call_id, of_blocks, of_message, words};
 use serde::Deserialize;
 use store::turns::Dispatch;
 use uuid::Uuid;
@@ -94,6 +94,12 @@ impl Thread {
             bare: self.bare.clone(),
             own: of_blocks(self.seq, blocks),
         }
+    }
+
+    /// The id in a prompt of the next call that the run makes, after these blocks.
+    pub(super) fn next_call(&self, blocks: &[Block]) -> String {
+        let made = blocks.iter().filter(|block| matches!(block, Block::ToolCall { .. })).count();
+        call_id(self.seq, made)
     }
 
     /// The messages that are sent from there on.

@@ -9,5 +9,6 @@
 )]
 
 mod approvals;
+mod blocks;
 mod rounds;
 mod world;

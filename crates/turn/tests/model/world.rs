@@ -104,13 +104,18 @@ impl World {
     }
 
     pub async fn begin(&self, conversation: Option<Uuid>, text: &str, agent: Option<String>) -> Run {
+        self.begin_as(text, |turn| (turn.conversation, turn.agent) = (conversation, agent)).await
+    }
+
+    /// A turn that asks for more than words.
+    pub async fn begin_as(&self, text: &str, change: impl FnOnce(&mut StartTurn)) -> Run {
         let content = json!([{ "type": "text", "text": text }]).to_string();
-        let turn = StartTurn {
-            conversation,
+        let mut turn = StartTurn {
+            conversation: None,
             replace: None,
             attachments: None,
             message: Some(TurnMessage { content, text: text.into() }),
-            agent,
+            agent: None,
             model: Some("openai/m".into()),
             workflow: None,
             mode: Some(Mode::Ask),
@@ -120,6 +125,7 @@ impl World {
             on_disconnect: OnDisconnect::Continue,
             brought: Default::default(),
         };
+        change(&mut turn);
         self.turns.start(&self.scope, turn, None).await.unwrap().run
     }
 
@@ -183,7 +189,8 @@ async fn open(
         inputs: vec!["image".into()],
         ..ProviderSettings::default()
     };
-    let settings = ModelSettings { openai, ..ModelSettings::default() };
+    let anthropic = ProviderSettings { base_url: Some(provider.url()), ..ProviderSettings::default() };
+    let settings = ModelSettings { openai, anthropic, ..ModelSettings::default() };
     let models = Models::new(settings, limits, upstream::http::client().unwrap()).unwrap();
     let tool = |name, read_only| -> Arc<dyn Tool> {
         Arc::new(TestTool { name, read_only, effects: Arc::clone(effects) })
@@ -270,6 +277,10 @@ impl Tool for TestTool {
 fn stream(events: &[Value]) -> Vec<Action> {
     let mut text: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
     text.push_str("data: [DONE]\n\n");
+    sse(text)
+}
+
+pub fn sse(text: String) -> Vec<Action> {
     let headers = vec![("content-type", "text/event-stream".to_owned())];
     vec![Action::Headers("200 OK", headers), Action::Bytes(text.into_bytes())]
 }

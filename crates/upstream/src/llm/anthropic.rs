@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 
 use domain::model::{
-    Ask, CallPart, Choice, Dialect, Finish, Manner, ModelEvent, ModelFault, Part, PartKind, Piece, Prompt,
-    Said, ToolSpec, Words, keepable,
+    Ask, Call, CallPart, Choice, Dialect, Finish, Manner, ModelEvent, ModelFault, Part, PartKind, Piece,
+    Prompt, Said, ToolSpec, Words, keepable,
 };
 use domain::run::Usage;
 use domain::secret::Secret;
@@ -13,6 +13,7 @@ use reqwest::Url;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Number, Value, json};
 
+use super::blocks::Blocks;
 use super::call::{self, Parser, Request};
 use super::openai::endpoint;
 use super::{LanguageModel, ModelLimits, ModelStream, usual};
@@ -91,7 +92,7 @@ pub fn request(ask: &Ask, version: &str) -> Value {
     let mut body = json!({
         "model": ask.model,
         "max_tokens": ask.max_tokens.unwrap_or(MAX_TOKENS),
-        "messages": messages(&ask.prompt),
+        "messages": messages(ask),
         "stream": true,
     });
     let system = system(ask);
@@ -144,16 +145,23 @@ fn put_thinking(ask: &Ask, body: &mut Value) {
         }
         return;
     }
-    // Between a call and its answer it would want its thoughts back, which are not kept.
-    let between = matches!(ask.prompt.messages.last(), Some(Said::Answers(_)));
     let budget = ask.max_tokens.map_or(budget, |most| budget.min(most / 2));
-    if forced || between || budget < MIN_BUDGET {
+    if forced || lacks_thoughts(ask) || budget < MIN_BUDGET {
         return;
     }
     body["thinking"] = json!({ "type": "enabled", "budget_tokens": budget });
     if ask.max_tokens.is_none() {
         body["max_tokens"] = json!(MAX_TOKENS + budget);
     }
+}
+
+/// Between a call and its answer it wants the thoughts that led there, from the first of these answers on.
+fn lacks_thoughts(ask: &Ask) -> bool {
+    let asked = ask.prompt.messages.iter().rposition(|said| matches!(said, Said::User(_)));
+    let first = asked.map_or(0, |at| at + 1);
+    let is_thought = |block: &Value| block["type"] == "thinking" || block["type"] == "redacted_thinking";
+    let has_thoughts = ask.kept.get(&first).is_some_and(|blocks| blocks.iter().any(is_thought));
+    first < ask.prompt.messages.len() && !has_thoughts
 }
 
 /// Models from before thinking adapted itself: they are given tokens for it, and know no word for the effort.
@@ -233,22 +241,18 @@ fn tool(spec: &ToolSpec) -> Value {
 }
 
 /// Answers to calls are the user's to give here, so that they and the user's own words are one message.
-fn messages(prompt: &Prompt) -> Vec<Value> {
+fn messages(ask: &Ask) -> Vec<Value> {
     let mut out: Vec<(&str, Vec<Value>)> = Vec::new();
     let mut add = |role, blocks: Vec<Value>| match out.last_mut() {
         Some((last, content)) if *last == role => content.extend(blocks),
         _ => out.push((role, blocks)),
     };
-    for said in &prompt.messages {
+    for (at, said) in ask.prompt.messages.iter().enumerate() {
         match said {
             Said::User(words) => add("user", content(words)),
             Said::Assistant { text, calls } => {
-                let text = (!text.is_empty()).then(|| json!({ "type": "text", "text": text }));
-                let calls = calls.iter().map(|call| {
-                    let input: Value = serde_json::from_str(&call.args).unwrap_or_else(|_| json!({}));
-                    json!({ "type": "tool_use", "id": call.id, "name": call.name, "input": input })
-                });
-                add("assistant", text.into_iter().chain(calls).collect());
+                let own = ask.kept.get(&at).and_then(|blocks| as_said(blocks, calls));
+                add("assistant", own.unwrap_or_else(|| retold(text, calls)));
             }
             Said::Answers(answers) => {
                 let results = answers.iter().map(|answer| {
@@ -268,6 +272,28 @@ fn messages(prompt: &Prompt) -> Vec<Value> {
         last["cache_control"] = json!({ "type": "ephemeral" });
     }
     out.into_iter().map(|(role, content)| json!({ "role": role, "content": content })).collect()
+}
+
+/// An answer as it was said, with the calls by the names that they have in the prompt.
+fn as_said(blocks: &[Value], calls: &[Call]) -> Option<Vec<Value>> {
+    let is_call = |block: &&Value| block["type"] == "tool_use";
+    if blocks.iter().filter(is_call).count() != calls.len() {
+        return None;
+    }
+    let mut calls = calls.iter().map(tool_use);
+    let own = |block: &Value| if is_call(&block) { calls.next() } else { Some(block.clone()) };
+    blocks.iter().map(own).collect()
+}
+
+/// An answer as it is stored.
+fn retold(text: &str, calls: &[Call]) -> Vec<Value> {
+    let text = (!text.is_empty()).then(|| json!({ "type": "text", "text": text }));
+    text.into_iter().chain(calls.iter().map(tool_use)).collect()
+}
+
+fn tool_use(call: &Call) -> Value {
+    let input: Value = serde_json::from_str(&call.args).unwrap_or_else(|_| json!({}));
+    json!({ "type": "tool_use", "id": call.id, "name": call.name, "input": input })
 }
 
 /// Texts and files in their order.
@@ -300,6 +326,7 @@ pub(super) struct Events {
     call: Option<(u64, Value, bool)>,
     /// Calls so far. Their place among each other is the index we tell, not their block's.
     calls: u64,
+    blocks: Blocks,
 }
 
 impl Parser for Events {
@@ -308,6 +335,9 @@ impl Parser for Events {
             return Ok(false);
         }
         if let Some(said) = usual::anthropic(&event.data) {
+            if let ModelEvent::Text(text) = &said {
+                self.blocks.text(text);
+            }
             out.push(said);
             return Ok(false);
         }
@@ -319,7 +349,7 @@ impl Parser for Events {
             "content_block_delta" => self.delta(index, data.get("delta"), out),
             "content_block_stop" => self.stop(out),
             "message_delta" => {
-                self.reason(data.pointer("/delta/stop_reason"));
+                self.reason(data.pointer("/delta/stop_reason"), out);
                 self.usage(data.get("usage"), out);
             }
             "message_stop" => {
@@ -341,7 +371,7 @@ impl Parser for Events {
             self.stop(out);
         }
         self.usage(body.get("usage"), out);
-        self.reason(body.get("stop_reason"));
+        self.reason(body.get("stop_reason"), out);
         Ok(())
     }
 
@@ -368,6 +398,7 @@ impl Events {
 
     fn block(&mut self, index: u64, block: Option<&Value>, out: &mut Vec<ModelEvent>) {
         let Some(block) = block else { return };
+        self.blocks.start(block);
         let text = |name: &str| {
             block.get(name).and_then(Value::as_str).filter(|text| !text.is_empty()).map(keepable)
         };
@@ -386,6 +417,7 @@ impl Events {
 
     fn delta(&mut self, index: u64, delta: Option<&Value>, out: &mut Vec<ModelEvent>) {
         let Some(delta) = delta else { return };
+        self.blocks.delta(delta);
         let text = |name: &str| delta.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
         match delta.get("type").and_then(Value::as_str).unwrap_or("") {
             "text_delta" => out.extend(text("text").map(|text| ModelEvent::Text(keepable(text)))),
@@ -419,14 +451,19 @@ impl Events {
         ModelEvent::Call(CallPart { index: self.calls.saturating_sub(1), args, ..CallPart::default() })
     }
 
-    fn reason(&mut self, reason: Option<&Value>) {
+    fn reason(&mut self, reason: Option<&Value>, out: &mut Vec<ModelEvent>) {
         if let Some(reason) = reason.and_then(Value::as_str) {
-            self.finish = Some(match reason {
+            let finish = match reason {
                 "tool_use" => Finish::Calls,
                 "max_tokens" | "model_context_window_exceeded" => Finish::Length,
                 "refusal" => Finish::Refused,
                 _ => Finish::Stop,
-            });
+            };
+            let blocks = if finish == Finish::Calls { self.blocks.take() } else { Vec::new() };
+            if !blocks.is_empty() {
+                out.push(ModelEvent::Blocks(blocks));
+            }
+            self.finish = Some(finish);
         }
     }
 }

@@ -5,6 +5,7 @@
 //! line in `Models`.
 
 pub mod anthropic;
+mod blocks;
 mod call;
 pub mod demo;
 mod halves;
