@@ -79,6 +79,14 @@ impl Fold {
         &self.blocks
     }
 
+    /// The text that is said now: more of it joins it, and the end replaces it.
+    pub fn last_text(&self) -> Option<&str> {
+        match self.blocks.last() {
+            Some(Block::Text { text }) => Some(text),
+            _ => None,
+        }
+    }
+
     /// The calls that have no result yet, each by its round and id.
     pub fn open_calls(&self) -> Vec<(u32, &str)> {
         let open = self.calls.iter().filter(|(_, (_, open))| *open);

@@ -1,6 +1,6 @@
 //! What a provider wants back as it said it while a run goes on: the thoughts that led to its calls, with their
-//! signatures. In memory alone: who goes on with a run that another process left has its words and calls, as every
-//! later turn has.
+//! signatures, and an answer that it paused. In memory alone: who goes on with a run that another process left has its
+//! words and calls, as every later turn has.
 
 use std::collections::BTreeMap;
 
@@ -15,18 +15,32 @@ pub type Blocks = BTreeMap<usize, Vec<Value>>;
 pub struct Kept {
     /// Each with the id that its first call has in a prompt.
     answers: Vec<(String, Vec<Value>)>,
+    /// The answer that is not at its end, so far.
+    paused: Vec<Value>,
 }
 
 impl Kept {
     /// An answer that called. `first` is the id that its first call has in a prompt.
     pub fn calls(&mut self, first: String, blocks: Vec<Value>) {
+        self.pause(blocks);
+        let blocks = std::mem::take(&mut self.paused);
         if !blocks.is_empty() {
             self.answers.push((first, blocks));
         }
     }
 
-    /// Those that are in this prompt. One that has lost its first calls for want of room is not what was said.
-    pub fn within(&self, prompt: &Prompt) -> Blocks {
+    /// A part of an answer that is to be gone on with.
+    pub fn pause(&mut self, blocks: Vec<Value>) {
+        self.paused.extend(blocks);
+    }
+
+    /// Those that are in this prompt. One that has lost its first calls for want of room is not what was said. A paused
+    /// answer is put at the end, where the provider goes on with it.
+    pub fn within(&self, prompt: &mut Prompt) -> Blocks {
+        if !self.paused.is_empty() {
+            prompt.messages.push(Said::Assistant { text: String::new(), calls: Vec::new() });
+        }
+        let paused = (!self.paused.is_empty()).then(|| (prompt.messages.len() - 1, self.paused.clone()));
         let blocks = |said: &Said| match said {
             Said::Assistant { calls, .. } => {
                 let first = &calls.first()?.id;
@@ -34,7 +48,8 @@ impl Kept {
             }
             _ => None,
         };
-        prompt.messages.iter().enumerate().filter_map(|(at, said)| Some((at, blocks(said)?))).collect()
+        let called = prompt.messages.iter().enumerate().filter_map(|(at, said)| Some((at, blocks(said)?)));
+        called.chain(paused).collect()
     }
 }
 
@@ -60,8 +75,26 @@ mod tests {
         let user = || Said::User("hi".into());
         let messages = vec![user(), said(&[]), user(), said(&["a"]), user(), said(&["b"]), said(&["c", "d"])];
         let mut prompt = Prompt { system: String::new(), messages };
-        assert_eq!(kept.within(&prompt), [(3, one.clone()), (6, two)].into());
+        assert_eq!(kept.within(&mut prompt), [(3, one.clone()), (6, two)].into());
         prompt.messages[6] = said(&["d"]);
-        assert_eq!(kept.within(&prompt), [(3, one)].into());
+        assert_eq!(kept.within(&mut prompt), [(3, one)].into());
+        assert_eq!(prompt.messages.len(), 7);
+    }
+
+    #[test]
+    fn a_paused_answer_comes_last_and_is_one_with_the_calls_after_it() {
+        let mut kept = Kept::default();
+        let parts = [1, 2, 3].map(|n| json!({ "n": n }));
+        kept.pause(vec![parts[0].clone()]);
+        kept.pause(vec![parts[1].clone()]);
+        let asked = || Prompt { system: String::new(), messages: vec![Said::User("hi".into())] };
+        let mut prompt = asked();
+        assert_eq!(kept.within(&mut prompt), [(1, parts[..2].to_vec())].into());
+        assert_eq!(prompt.messages.len(), 2);
+        kept.calls("a".into(), vec![parts[2].clone()]);
+        let mut prompt = asked();
+        prompt.messages.push(said(&["a"]));
+        assert_eq!(kept.within(&mut prompt), [(1, parts.to_vec())].into());
+        assert_eq!(prompt.messages.len(), 2);
     }
 }

@@ -189,7 +189,7 @@ pub enum ModelEvent {
     Text(String),
     Reasoning(String),
     Call(CallPart),
-    /// An answer that calls, in the provider's own blocks, where it wants them back with what its calls came to.
+    /// An answer that calls or pauses, in the provider's own blocks, where it wants them back to go on.
     Blocks(Vec<Value>),
     /// What the call has cost so far; the newest counts.
     Usage(Usage),
@@ -227,6 +227,8 @@ pub enum Finish {
     Calls,
     Length,
     Refused,
+    /// It wants what it said back, and goes on.
+    Paused,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

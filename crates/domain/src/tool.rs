@@ -23,6 +23,8 @@ const NAME_CHARS: usize = 128;
 pub enum Next {
     /// It is the run's answer.
     Answer(String),
+    /// A part of it: the model goes on.
+    GoOn(String),
     /// These calls, and then the model again.
     Round(Vec<Planned>),
     /// It goes on calling, though it may not.
@@ -48,6 +50,7 @@ pub fn next(gathered: Gathered, offered: &[ToolSpec], round: u32) -> Next {
         Some(Err(fault)) => Next::Failed(fault),
         // A call that was cut off by a limit may be half a call.
         Some(Ok(Finish::Length)) => Next::Answer(gathered.text),
+        Some(Ok(Finish::Paused)) if gathered.calls.is_empty() => Next::GoOn(gathered.text),
         Some(Ok(_)) if gathered.calls.is_empty() => Next::Answer(gathered.text),
         Some(Ok(_)) if offered.is_empty() && gathered.text.trim().is_empty() => Next::Exhausted,
         Some(Ok(_)) if offered.is_empty() => Next::Answer(gathered.text),

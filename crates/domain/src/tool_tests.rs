@@ -25,6 +25,7 @@ fn gathered(text: &str, calls: &[(&str, &str, &str)], end: Option<Result<Finish,
 fn word(next: &Next) -> String {
     match next {
         Next::Answer(text) => format!("answer {text}"),
+        Next::GoOn(text) => format!("go on {text}"),
         Next::Round(calls) => format!("round {}", calls.len()),
         Next::Exhausted => "exhausted".into(),
         Next::Failed(fault) => format!("failed {}", fault.kind.code()),
@@ -44,6 +45,8 @@ fn what_comes_next() {
         ("hi", &one, Some(Ok(Finish::Length)), true, "answer hi"),
         ("hi", &one, Some(Ok(Finish::Calls)), false, "answer hi"),
         (" ", &one, Some(Ok(Finish::Calls)), false, "exhausted"),
+        ("hi", &[], Some(Ok(Finish::Paused)), false, "go on hi"),
+        ("hi", &one, Some(Ok(Finish::Paused)), true, "round 1"),
         ("hi", &one, fault(), true, "failed model_timeout"),
         ("hi", &[], None, true, "failed model_error"),
     ] {

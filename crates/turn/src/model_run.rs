@@ -198,7 +198,12 @@ impl ModelRun<'_> {
             let mut answer = self.ask(round, Arc::clone(&offered)).await?;
             let blocks = std::mem::take(&mut answer.blocks);
             match next(answer, &offered, round) {
-                Next::Answer(text) => return Ok(Ending::succeeded(text, None)),
+                Next::Answer(text) => return Ok(self.answer(text)),
+                Next::GoOn(_) if round <= rounds => self.kept.pause(blocks),
+                Next::GoOn(text) => {
+                    self.cut = true;
+                    return Ok(self.answer(text));
+                }
                 Next::Round(planned) => {
                     self.kept.calls(self.material.next_call(self.log.fold.blocks()), blocks);
                     self.make_calls(round, planned).await?;
@@ -211,12 +216,17 @@ impl ModelRun<'_> {
         Ok(Ending::failed("tool_rounds_exhausted", message))
     }
 
+    /// The end, with all that was said since the last call or thought: an answer may have come in parts.
+    fn answer(&self, text: String) -> Ending {
+        Ending::succeeded(self.log.fold.last_text().map_or(text, str::to_owned), None)
+    }
+
     /// One call of the model, its words streamed into the log.
     async fn ask(&mut self, round: u32, tools: Arc<[ToolSpec]>) -> Result<Gathered, Halt> {
-        let prompt = self.say(round).await?;
+        let mut prompt = self.say(round).await?;
         point!("model.asked");
         let (model, manner, max_tokens) = (self.model.name.clone(), self.manner.clone(), self.max_tokens);
-        let kept = self.kept.within(&prompt);
+        let kept = self.kept.within(&mut prompt);
         let ask = Ask { model, prompt, tools, max_tokens, manner, kept, verbatim: None };
         let mut stream = self.model.model.stream(ask);
         let (mut gathered, before) = (Gathered::default(), self.used);
@@ -247,6 +257,7 @@ impl ModelRun<'_> {
         let note = match &gathered.end {
             Some(Ok(Finish::Length)) => Some("the model stopped at its limit: the answer is cut"),
             Some(Ok(Finish::Refused)) => Some("the model refused, or its provider did"),
+            Some(Ok(Finish::Paused)) => Some("the model paused: it is to go on with its answer"),
             _ => None,
         };
         if let Some(note) = note {

@@ -203,6 +203,7 @@ fn reason(finish: Finish) -> &'static str {
         Finish::Calls => "tool_use",
         Finish::Length => "max_tokens",
         Finish::Refused => "refusal",
+        Finish::Paused => "pause_turn",
     }
 }
 

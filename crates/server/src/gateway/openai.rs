@@ -176,7 +176,7 @@ pub(super) fn failure(fault: &ModelFault, out: &mut Vec<u8>) {
 
 fn reason(finish: Finish) -> &'static str {
     match finish {
-        Finish::Stop => "stop",
+        Finish::Stop | Finish::Paused => "stop",
         Finish::Calls => "tool_calls",
         Finish::Length => "length",
         Finish::Refused => "content_filter",

@@ -143,3 +143,72 @@ async fn an_answer_that_calls_without_a_thought_turns_budgeted_thinking_off() {
     let sent = world.sent();
     assert_eq!((&sent[1]["thinking"], &sent[1]["temperature"]), (&Value::Null, &json!(0.5)));
 }
+
+/// What a provider did itself.
+fn searched() -> [Value; 2] {
+    [
+        json!({ "type": "server_tool_use", "id": "srv_1", "name": "web_search", "input": { "query": "x" } }),
+        json!({ "type": "web_search_tool_result", "tool_use_id": "srv_1", "content": [{ "type": "web_search_result" }] }),
+    ]
+}
+
+#[tokio::test]
+async fn a_paused_answer_is_gone_on_with() {
+    let world = World::start(|_| {}).await;
+    let [search, found] = searched();
+    let parts = [vec![thought("one"), text("Part one, "), search], vec![found, text("part two, ")]];
+    world.script(vec![
+        answer(&parts[0], "pause_turn"),
+        answer(&parts[1], "pause_turn"),
+        answer(&[text("part three.")], "end_turn"),
+    ]);
+    let (run, events) = tell(&world, asks("claude-sonnet-4-5")).await;
+    assert_eq!((&run.error, run.usage.output_tokens), (&None, 15));
+    let sent = world.sent();
+    assert_eq!(sent.len(), 3);
+    assert_eq!(content(&sent[1], 1), parts[0]);
+    assert_eq!(content(&sent[2], 1), parts.concat());
+    assert!(sent.iter().all(|request| request["thinking"] == sent[0]["thinking"]));
+    let whole = "Part one, part two, part three.";
+    let ended = events.iter().find(|(kind, _)| kind == "result").map(|(_, data)| data).unwrap();
+    assert_eq!((&ended["message"], &ended["assistant"]["metadata"]["finish"]), (&json!(whole), &Value::Null));
+    let blocks = world.last_blocks(&run).await;
+    assert_eq!(blocks[1], json!({ "type": "text", "text": whole }));
+    assert_eq!(blocks.as_array().unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn a_pause_before_calls_and_a_thought_after_one_keep_their_places() {
+    let world = World::start(|_| {}).await;
+    let parts = [vec![text("I look.")], vec![call("toolu_1", "echo")]];
+    world.script(vec![
+        answer(&parts[0], "pause_turn"),
+        answer(&parts[1], "tool_use"),
+        answer(&[text("First.")], "pause_turn"),
+        answer(&[text("Then "), thought("two"), text("Second.")], "end_turn"),
+    ]);
+    let (run, events) = tell(&world, |turn| turn.model = Some("anthropic/claude-x".into())).await;
+    assert_eq!(run.error, None);
+    let sent = world.sent();
+    assert_eq!(content(&sent[2], 1), [text("I look."), call("ours", "echo")]);
+    assert_eq!(content(&sent[3], 3), [text("First.")]);
+    let ended = events.iter().find(|(kind, _)| kind == "result").map(|(_, data)| data).unwrap();
+    assert_eq!(ended["message"], "Second.");
+    let blocks = world.last_blocks(&run).await;
+    let kept: Vec<&str> =
+        blocks.as_array().unwrap().iter().filter_map(|block| block["text"].as_str()).collect();
+    assert_eq!(kept, ["I look.", "First.Then ", "two", "Second."]);
+}
+
+#[tokio::test]
+async fn an_answer_is_gone_on_with_as_often_as_calls_are_made() {
+    let world = World::start(|limits| limits.max_tool_rounds = 2).await;
+    world.script((0..4).map(|_| answer(&[text("on ")], "pause_turn")).collect());
+    let (run, events) = tell(&world, |turn| turn.model = Some("anthropic/claude-x".into())).await;
+    assert_eq!((run.error, world.sent().len()), (None, 3));
+    let ended = events.iter().find(|(kind, _)| kind == "result").map(|(_, data)| data).unwrap();
+    assert_eq!(
+        (&ended["message"], &ended["assistant"]["metadata"]["finish"]),
+        (&json!("on on on "), &json!("length"))
+    );
+}

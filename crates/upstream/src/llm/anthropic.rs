@@ -267,8 +267,10 @@ fn messages(ask: &Ask) -> Vec<Value> {
             }
         }
     }
-    // All up to here may be kept by the provider for the next call, which begins with the same.
-    if let Some(last) = out.last_mut().and_then(|(_, content)| content.last_mut()) {
+    // All up to here may be kept by the provider for the next call, which begins with the same. What it says itself is
+    // left as it is.
+    let asked = out.iter_mut().rfind(|(role, _)| *role == "user");
+    if let Some(last) = asked.and_then(|(_, content)| content.last_mut()) {
         last["cache_control"] = json!({ "type": "ephemeral" });
     }
     out.into_iter().map(|(role, content)| json!({ "role": role, "content": content })).collect()
@@ -457,9 +459,11 @@ impl Events {
                 "tool_use" => Finish::Calls,
                 "max_tokens" | "model_context_window_exceeded" => Finish::Length,
                 "refusal" => Finish::Refused,
+                "pause_turn" => Finish::Paused,
                 _ => Finish::Stop,
             };
-            let blocks = if finish == Finish::Calls { self.blocks.take() } else { Vec::new() };
+            let goes_on = matches!(finish, Finish::Calls | Finish::Paused);
+            let blocks = if goes_on { self.blocks.take() } else { Vec::new() };
             if !blocks.is_empty() {
                 out.push(ModelEvent::Blocks(blocks));
             }
