@@ -48,8 +48,8 @@ pub fn next(gathered: Gathered, offered: &[ToolSpec], round: u32) -> Next {
             "The model's answer has no end.",
         )),
         Some(Err(fault)) => Next::Failed(fault),
-        // A call that was cut off by a limit may be half a call.
-        Some(Ok(Finish::Length)) => Next::Answer(gathered.text),
+        // A call that was cut off by a limit or a filter may be half a call.
+        Some(Ok(Finish::Length | Finish::Refused)) => Next::Answer(gathered.text),
         Some(Ok(Finish::Paused)) if gathered.calls.is_empty() => Next::GoOn(gathered.text),
         Some(Ok(_)) if gathered.calls.is_empty() => Next::Answer(gathered.text),
         Some(Ok(_)) if offered.is_empty() && gathered.text.trim().is_empty() => Next::Exhausted,

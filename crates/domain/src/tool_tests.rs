@@ -43,6 +43,7 @@ fn what_comes_next() {
         // Some servers end with `stop` though they call.
         ("hi", &one, Some(Ok(Finish::Stop)), true, "round 1"),
         ("hi", &one, Some(Ok(Finish::Length)), true, "answer hi"),
+        ("hi", &one, Some(Ok(Finish::Refused)), true, "answer hi"),
         ("hi", &one, Some(Ok(Finish::Calls)), false, "answer hi"),
         (" ", &one, Some(Ok(Finish::Calls)), false, "exhausted"),
         ("hi", &[], Some(Ok(Finish::Paused)), false, "go on hi"),

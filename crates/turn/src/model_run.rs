@@ -35,6 +35,11 @@ use crate::settle::Ending;
 use crate::tools::{Place, Tool};
 use summary::SUMMARY_CHARS;
 
+/// What `finish` is in the metadata of an answer that a limit has cut.
+const CUT: &str = "length";
+/// And of one that the model refused, or a filter of its provider.
+const REFUSED: &str = "content_filter";
+
 /// What is to be run.
 pub(crate) struct Job {
     pub(crate) dispatch: Box<Dispatch>,
@@ -85,8 +90,8 @@ struct ModelRun<'r> {
     counted: Usage,
     /// What the provider wants back as it said it.
     kept: Kept,
-    /// The newest answer was cut by a limit.
-    cut: bool,
+    /// Why the newest answer has less than the model would have said, as its metadata say it.
+    short: Option<&'static str>,
     manner: Manner,
     max_tokens: Option<u64>,
     comes_back: bool,
@@ -121,8 +126,8 @@ impl Turns {
         let (used, counted) = (run.used, run.counted);
         metadata["usage"] = json!({ "input_tokens": counted.input_tokens + used.input_tokens,
             "output_tokens": counted.output_tokens + used.output_tokens });
-        if run.cut {
-            metadata["finish"] = json!("length");
+        if let Some(short) = run.short {
+            metadata["finish"] = json!(short);
         }
         Ok(Some(ending.with_usage(used, counted).with_metadata(metadata.to_string())))
     }
@@ -176,7 +181,7 @@ impl Turns {
             used: Usage::default(),
             counted: dispatch.run.usage,
             kept: Kept::default(),
-            cut: false,
+            short: None,
             manner: brought.manner.clone(),
             max_tokens: brought.max_tokens,
             comes_back: brought.comes_back,
@@ -201,7 +206,7 @@ impl ModelRun<'_> {
                 Next::Answer(text) => return Ok(self.answer(text)),
                 Next::GoOn(_) if round <= rounds => self.kept.pause(blocks),
                 Next::GoOn(text) => {
-                    self.cut = true;
+                    self.short = Some(CUT);
                     return Ok(self.answer(text));
                 }
                 Next::Round(planned) => {
@@ -253,7 +258,11 @@ impl ModelRun<'_> {
                 self.log.flush().await?;
             }
         }
-        self.cut = matches!(gathered.end, Some(Ok(Finish::Length)));
+        self.short = match &gathered.end {
+            Some(Ok(Finish::Length)) => Some(CUT),
+            Some(Ok(Finish::Refused)) => Some(REFUSED),
+            _ => None,
+        };
         let note = match &gathered.end {
             Some(Ok(Finish::Length)) => Some("the model stopped at its limit: the answer is cut"),
             Some(Ok(Finish::Refused)) => Some("the model refused, or its provider did"),

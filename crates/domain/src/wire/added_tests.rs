@@ -256,6 +256,33 @@ fn what_is_asked_once_more_after_a_restart_is_one_question() {
 }
 
 #[test]
+fn a_refusal_is_told() {
+    let result = r#"{"message":"No.","assistant":{"metadata":{"finish":"content_filter"}}}"#;
+    let told = |mut renderer: Renderer| {
+        let mut out = Vec::new();
+        let turn = r#"{"run":"0191d2c3-0000-7000-8000-000000000001","conversation":null}"#;
+        for (seq, (kind, data)) in
+            (1..).zip([("turn", turn), ("result", result), ("done", r#"{"status":"succeeded"}"#)])
+        {
+            renderer.push(seq, 1_700_000_000_000, kind, data, &mut out);
+        }
+        String::from_utf8(out).unwrap()
+    };
+    for (wire, word) in [
+        (Wire::OpenAi, r#""finish_reason":"content_filter""#),
+        (Wire::Anthropic, r#""stop_reason":"refusal""#),
+        (Wire::UiMessage, r#""finishReason":"content-filter""#),
+        (Wire::AgUi, r#""result":{"finishReason":"content_filter"}"#),
+    ] {
+        let told = told(Renderer::after(wire, 0));
+        assert!(told.contains(word), "{word}: {told}");
+    }
+    let told = told(Renderer::responses(Responses::new(json!({})), -1));
+    assert!(told.contains("event: response.incomplete\n"), "{told}");
+    assert!(told.contains(r#""incomplete_details":{"reason":"content_filter"}"#), "{told}");
+}
+
+#[test]
 fn a_reload_names_calls_as_they_were_told() {
     let call = |id: &str, round: u32| json!({ "type": "tool_call", "id": id, "name": "f", "args": {}, "result": "x", "round": round });
     let content = json!([call("same", 1), call("same", 2), call("same-2", 3)]).to_string();

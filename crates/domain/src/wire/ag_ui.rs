@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::openai::frame;
 use super::pieces::{Piece, Pieces};
+use super::told::Short;
 use super::ui_message::file_url;
 
 #[derive(Debug, Default)]
@@ -199,8 +200,10 @@ impl AgUi {
             Piece::Done(status) => {
                 let outcome = if status == "cancelled" { "cancelled" } else { "success" };
                 let mut finished = self.finished(json!({ "type": outcome }));
-                if self.pieces.is_cut() {
-                    finished["result"] = json!({ "finishReason": "length" });
+                match self.pieces.short() {
+                    Short::No => {}
+                    Short::Cut => finished["result"] = json!({ "finishReason": "length" }),
+                    Short::Refused => finished["result"] = json!({ "finishReason": "content_filter" }),
                 }
                 out.push(finished);
             }

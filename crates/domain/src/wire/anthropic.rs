@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::openai::frame;
 use super::pieces::distinct;
-use super::told::{Told, Word, id_of};
+use super::told::{Short, Told, Word, id_of};
 
 #[derive(Debug, Default)]
 pub(super) struct Anthropic {
@@ -49,7 +49,11 @@ impl Anthropic {
                     self.text(&rest, &mut frames);
                 }
                 self.close(&mut frames);
-                let reason = if self.told.cut { "max_tokens" } else { "end_turn" };
+                let reason = match self.told.short {
+                    Short::No => "end_turn",
+                    Short::Cut => "max_tokens",
+                    Short::Refused => "refusal",
+                };
                 let mut usage = json!({ "output_tokens": self.told.tokens });
                 if let Some(input) = self.told.input_tokens {
                     usage["input_tokens"] = json!(input);

@@ -6,7 +6,7 @@ use std::io::Write as _;
 
 use serde_json::{Value, json};
 
-use super::told::{Told, Word};
+use super::told::{Short, Told, Word};
 
 /// What the chunks call the model: a run may have had several, or none.
 const MODEL: &str = "threadkeep";
@@ -47,7 +47,11 @@ impl OpenAi {
                 } else if !rest.is_empty() {
                     self.text(None, &rest, out);
                 }
-                let reason = if self.told.cut { "length" } else { "stop" };
+                let reason = match self.told.short {
+                    Short::No => "stop",
+                    Short::Cut => "length",
+                    Short::Refused => "content_filter",
+                };
                 let stop = json!([{ "index": 0, "delta": {}, "finish_reason": reason, "logprobs": null }]);
                 self.chunk(None, Some(seq), stop, &[], out);
             }

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
-use super::told::{Told, Word, id_of};
+use super::told::{Short, Told, Word, id_of};
 use crate::approval::is_denial;
 
 /// What a call that never ended has for its error.
@@ -132,9 +132,8 @@ impl Pieces {
         out
     }
 
-    /// The model was stopped by a limit.
-    pub(super) fn is_cut(&self) -> bool {
-        self.told.cut
+    pub(super) fn short(&self) -> Short {
+        self.told.short
     }
 
     /// The approvals that wait, each with its call.

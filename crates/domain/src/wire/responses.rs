@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::openai::frame;
 use super::pieces::{Ended, Piece, Pieces};
+use super::told::Short;
 use crate::run::Usage;
 
 #[derive(Debug, Default)]
@@ -87,7 +88,9 @@ impl Responses {
         response["status"] = json!(self.status);
         response["output"] = json!(self.output);
         if self.status == "incomplete" {
-            response["incomplete_details"] = json!({ "reason": "max_output_tokens" });
+            let refused = self.pieces.short() == Short::Refused;
+            let reason = if refused { "content_filter" } else { "max_output_tokens" };
+            response["incomplete_details"] = json!({ "reason": reason });
         }
         response["error"] = self.error.clone().unwrap_or(Value::Null);
         response["completed_at"] = json!(self.ended.filter(|_| self.status == "completed"));
@@ -157,7 +160,7 @@ impl Responses {
         }
         self.ended = Some(ts / 1000);
         let (status, kind) = match status {
-            "succeeded" if self.pieces.is_cut() => ("incomplete", "response.incomplete"),
+            "succeeded" if self.pieces.short() != Short::No => ("incomplete", "response.incomplete"),
             "succeeded" => ("completed", "response.completed"),
             "cancelled" => ("cancelled", "response.failed"),
             _ => ("failed", "response.failed"),

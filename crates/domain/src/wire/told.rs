@@ -39,6 +39,28 @@ pub(super) enum Word {
     Nothing,
 }
 
+/// Why an answer has less than the model would have said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Short {
+    #[default]
+    No,
+    /// It was stopped by a limit.
+    Cut,
+    /// It refused, or a filter of its provider did.
+    Refused,
+}
+
+impl Short {
+    /// As an answer's metadata say it.
+    fn of(finish: &Value) -> Self {
+        match finish.as_str() {
+            Some("length") => Self::Cut,
+            Some("content_filter") => Self::Refused,
+            _ => Self::No,
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Told {
     /// The text since the last other block.
@@ -51,8 +73,7 @@ pub(super) struct Told {
     pub(super) tokens: i64,
     /// What went in, where it is known.
     pub(super) input_tokens: Option<i64>,
-    /// The model was stopped by a limit.
-    pub(super) cut: bool,
+    pub(super) short: Short,
     /// How the run ended, once it has.
     pub(super) status: String,
 }
@@ -139,7 +160,7 @@ impl Told {
         self.tokens = data["assistant"]["tokenCount"].as_i64().unwrap_or(0);
         let metadata = &data["assistant"]["metadata"];
         self.input_tokens = metadata["usage"]["input_tokens"].as_i64();
-        self.cut = metadata["finish"] == "length";
+        self.short = Short::of(&metadata["finish"]);
         let message = data["message"].as_str().unwrap_or_default();
         match message.strip_prefix(self.text.as_str()) {
             _ if message.is_empty() => Word::Closing { rest: String::new(), whole: false },

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::openai::frame;
 use super::pieces::{Piece, Pieces};
+use super::told::Short;
 
 #[derive(Debug, Default)]
 pub(super) struct UiMessage {
@@ -51,8 +52,11 @@ impl UiMessage {
         match status {
             "cancelled" => "other",
             _ if self.failed => "error",
-            _ if self.pieces.is_cut() => "length",
-            _ => "stop",
+            _ => match self.pieces.short() {
+                Short::No => "stop",
+                Short::Cut => "length",
+                Short::Refused => "content-filter",
+            },
         }
     }
 

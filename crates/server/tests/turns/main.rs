@@ -18,6 +18,7 @@ mod cancelling;
 mod disconnecting;
 mod endings;
 mod envelope;
+mod finishes;
 mod first_turn;
 mod gateway;
 mod idempotency;
