@@ -9,7 +9,7 @@ use serde_json::{Number, Value};
 use crate::kept::Blocks;
 use crate::message::Raw;
 pub use crate::part::{Part, PartKind, Takes};
-use crate::run::Usage;
+use crate::run::{Usage, UsageDetails};
 
 /// What stands between two texts of one message.
 const PARAGRAPH: &str = "\n\n";
@@ -193,6 +193,8 @@ pub enum ModelEvent {
     Blocks(Vec<Value>),
     /// What the call has cost so far; the newest counts.
     Usage(Usage),
+    /// Of what kinds that was, where there is something to say; the newest counts.
+    Details(UsageDetails),
     /// The same in the provider's own words, before ours: only where the request went out verbatim.
     Own(Own),
     End(Result<Finish, ModelFault>),
@@ -278,6 +280,7 @@ pub struct Gathered {
     indexes: Vec<u64>,
     pub blocks: Vec<Value>,
     pub usage: Usage,
+    pub details: UsageDetails,
     pub end: Option<Result<Finish, ModelFault>>,
 }
 
@@ -289,6 +292,7 @@ impl Gathered {
             ModelEvent::Call(part) => self.part(part),
             ModelEvent::Blocks(blocks) => self.blocks.clone_from(blocks),
             ModelEvent::Usage(usage) => self.usage = *usage,
+            ModelEvent::Details(details) => self.details = *details,
             ModelEvent::End(end) => self.end = Some(end.clone()),
         }
     }

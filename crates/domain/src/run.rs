@@ -100,6 +100,38 @@ pub struct Usage {
     pub output_tokens: i64,
 }
 
+/// Which of these tokens were of a kind of their own, as far as a provider says. Told with an answer; what is counted is
+/// `Usage`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct UsageDetails {
+    /// Input that the provider had kept.
+    #[serde(skip_serializing_if = "is_none")]
+    pub cached_tokens: i64,
+    /// Input that it keeps now.
+    #[serde(skip_serializing_if = "is_none")]
+    pub cache_write_tokens: i64,
+    /// Output that was thought and not said.
+    #[serde(skip_serializing_if = "is_none")]
+    pub reasoning_tokens: i64,
+}
+
+fn is_none(count: &i64) -> bool {
+    *count == 0
+}
+
+impl std::ops::Add for UsageDetails {
+    type Output = Self;
+
+    fn add(self, more: Self) -> Self {
+        Self {
+            cached_tokens: self.cached_tokens + more.cached_tokens,
+            cache_write_tokens: self.cache_write_tokens + more.cache_write_tokens,
+            reasoning_tokens: self.reasoning_tokens + more.reasoning_tokens,
+        }
+    }
+}
+
 /// A stored run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Run {

@@ -19,7 +19,7 @@ use domain::event::{RunEvent, Text};
 use domain::file::Bag;
 use domain::kept::Kept;
 use domain::model::{Ask, Finish, Gathered, Manner, ModelEvent, ModelFault, Prompt, ToolSpec};
-use domain::run::Usage;
+use domain::run::{Usage, UsageDetails};
 use domain::tool::{Next, next};
 use futures_util::StreamExt as _;
 use serde_json::json;
@@ -86,6 +86,8 @@ struct ModelRun<'r> {
     read: files::Read,
     /// What calls of the model have used since it was last counted.
     used: Usage,
+    /// Of what kinds all of that was, since this process has the run.
+    details: UsageDetails,
     /// What the run has used before, and is stored already.
     counted: Usage,
     /// What the provider wants back as it said it.
@@ -124,8 +126,9 @@ impl Turns {
             metadata["context_summary"] = json!(summary);
         }
         let (used, counted) = (run.used, run.counted);
-        metadata["usage"] = json!({ "input_tokens": counted.input_tokens + used.input_tokens,
-            "output_tokens": counted.output_tokens + used.output_tokens });
+        metadata["usage"] = json!(run.details);
+        metadata["usage"]["input_tokens"] = json!(counted.input_tokens + used.input_tokens);
+        metadata["usage"]["output_tokens"] = json!(counted.output_tokens + used.output_tokens);
         if let Some(short) = run.short {
             metadata["finish"] = json!(short);
         }
@@ -179,6 +182,7 @@ impl Turns {
             material,
             read: files::Read::new(),
             used: Usage::default(),
+            details: UsageDetails::default(),
             counted: dispatch.run.usage,
             kept: Kept::default(),
             short: None,
@@ -234,7 +238,7 @@ impl ModelRun<'_> {
         let kept = self.kept.within(&mut prompt);
         let ask = Ask { model, prompt, tools, max_tokens, manner, kept, verbatim: None };
         let mut stream = self.model.model.stream(ask);
-        let (mut gathered, before) = (Gathered::default(), self.used);
+        let (mut gathered, before, details) = (Gathered::default(), self.used, self.details);
         loop {
             let opening = self.log.is_pending();
             let heard = async {
@@ -253,6 +257,7 @@ impl ModelRun<'_> {
             // Counted as it goes: whatever ends the run, what was used is known.
             self.used.input_tokens = before.input_tokens + gathered.usage.input_tokens;
             self.used.output_tokens = before.output_tokens + gathered.usage.output_tokens;
+            self.details = details + gathered.details;
             // What came with the end of an answer is stored with what follows it.
             if waited || gathered.end.is_none() {
                 self.log.flush().await?;
@@ -322,6 +327,7 @@ impl ModelRun<'_> {
             ModelEvent::Call(_)
             | ModelEvent::Blocks(_)
             | ModelEvent::Usage(_)
+            | ModelEvent::Details(_)
             | ModelEvent::Own(_)
             | ModelEvent::End(_) => Ok(()),
         }

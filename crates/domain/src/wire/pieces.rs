@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::told::{Short, Told, Word, id_of};
 use crate::approval::is_denial;
+use crate::run::UsageDetails;
 
 /// What a call that never ended has for its error.
 const INTERRUPTED: &str = "interrupted";
@@ -134,6 +135,10 @@ impl Pieces {
 
     pub(super) fn short(&self) -> Short {
         self.told.short
+    }
+
+    pub(super) fn details(&self) -> UsageDetails {
+        self.told.details
     }
 
     /// The approvals that wait, each with its call.

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::openai::frame;
 use super::pieces::{Ended, Piece, Pieces};
 use super::told::Short;
-use crate::run::Usage;
+use crate::run::{Usage, UsageDetails};
 
 #[derive(Debug, Default)]
 pub struct Responses {
@@ -94,10 +94,13 @@ impl Responses {
         }
         response["error"] = self.error.clone().unwrap_or(Value::Null);
         response["completed_at"] = json!(self.ended.filter(|_| self.status == "completed"));
+        let UsageDetails { cached_tokens, cache_write_tokens, reasoning_tokens } = self.pieces.details();
         response["usage"] = match self.usage {
             Some(Usage { input_tokens, output_tokens }) => json!({
-                "input_tokens": input_tokens, "input_tokens_details": { "cached_tokens": 0, "cache_write_tokens": 0 },
-                "output_tokens": output_tokens, "output_tokens_details": { "reasoning_tokens": 0 },
+                "input_tokens": input_tokens,
+                "input_tokens_details": { "cached_tokens": cached_tokens, "cache_write_tokens": cache_write_tokens },
+                "output_tokens": output_tokens,
+                "output_tokens_details": { "reasoning_tokens": reasoning_tokens },
                 "total_tokens": input_tokens + output_tokens }),
             None => Value::Null,
         };

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::json;
+use crate::run::UsageDetails;
 
 /// An event as such a dialect needs it.
 pub(super) enum Word {
@@ -74,6 +75,7 @@ pub(super) struct Told {
     /// What went in, where it is known.
     pub(super) input_tokens: Option<i64>,
     pub(super) short: Short,
+    pub(super) details: UsageDetails,
     /// How the run ended, once it has.
     pub(super) status: String,
 }
@@ -126,6 +128,7 @@ impl Told {
             "result" => self.closing(&data),
             "error" => {
                 self.failed = true;
+                self.details = details(&data);
                 let Ending { code, message } = serde_json::from_value(data)
                     .unwrap_or(Ending { code: "internal".into(), message: String::new() });
                 Word::Failure { code, message }
@@ -161,6 +164,7 @@ impl Told {
         let metadata = &data["assistant"]["metadata"];
         self.input_tokens = metadata["usage"]["input_tokens"].as_i64();
         self.short = Short::of(&metadata["finish"]);
+        self.details = details(data);
         let message = data["message"].as_str().unwrap_or_default();
         match message.strip_prefix(self.text.as_str()) {
             _ if message.is_empty() => Word::Closing { rest: String::new(), whole: false },
@@ -168,6 +172,10 @@ impl Told {
             None => Word::Closing { rest: message.to_owned(), whole: true },
         }
     }
+}
+
+fn details(data: &Value) -> UsageDetails {
+    serde_json::from_value(data["assistant"]["metadata"]["usage"].clone()).unwrap_or_default()
 }
 
 pub(super) fn id_of(call: &Value) -> String {

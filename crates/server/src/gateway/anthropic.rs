@@ -228,7 +228,7 @@ impl Writer for Events {
                     self.delta(&json!({ "type": "input_json_delta", "partial_json": part.args }), out);
                 }
             }
-            ModelEvent::Usage(_) => {}
+            ModelEvent::Usage(_) | ModelEvent::Details(_) => {}
             ModelEvent::End(Ok(finish)) => {
                 self.close(out);
                 let usage = self.gathered.usage;

@@ -203,7 +203,7 @@ impl Writer for Chunks {
                 }
                 self.delta(json!({ "tool_calls": [call] }), out);
             }
-            ModelEvent::Usage(_) => {}
+            ModelEvent::Usage(_) | ModelEvent::Details(_) => {}
             ModelEvent::End(Ok(finish)) => {
                 let stop =
                     json!([{ "index": 0, "delta": {}, "finish_reason": reason(*finish), "logprobs": null }]);

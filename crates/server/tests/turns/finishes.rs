@@ -1,4 +1,4 @@
-//! How a model ended its answer, as every dialect tells it.
+//! How a model ended its answer and what it cost, as the dialects tell it.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use testkit::server::Backend;
 use crate::gateway::{ANTHROPIC, OPENAI, post, stream, world_with};
 use crate::world::{ask, stories};
 
-stories!(a_refusal_is_told_in_every_dialect);
+stories!(a_refusal_is_told_in_every_dialect, what_was_cached_or_thought_is_told_in_responses);
 
 async fn a_refusal_is_told_in_every_dialect(backend: Backend) -> Option<()> {
     for (model, script) in [
@@ -35,6 +35,30 @@ async fn a_refusal_is_told_in_every_dialect(backend: Backend) -> Option<()> {
         let body = json!({ "model": model, "input": "Hi", "stream": true });
         let streamed = post(&world, "/v1/responses", &body).await;
         assert!(streamed.text.contains("event: response.incomplete\n"), "{}", streamed.text);
+    }
+    Some(())
+}
+
+async fn what_was_cached_or_thought_is_told_in_responses(backend: Backend) -> Option<()> {
+    let details = r#""completion_tokens":3,"prompt_tokens_details":{"cached_tokens":5},"completion_tokens_details":{"reasoning_tokens":2}"#;
+    let cached = r#""input_tokens":2,"cache_read_input_tokens":4,"cache_creation_input_tokens":1"#;
+    for (model, script, (read, written, thought)) in [
+        ("openai/m", OPENAI.replace("\"completion_tokens\":3", details), (5, 0, 2)),
+        ("anthropic/m", ANTHROPIC.replace("\"input_tokens\":7", cached), (4, 1, 0)),
+    ] {
+        let (world, _provider) = world_with(backend, stream(&script)).await?;
+        let body = json!({ "model": model, "input": "Hi" });
+        let made = post(&world, "/v1/responses", &body).await.body;
+        let usage = json!({ "input_tokens": 7, "output_tokens": 3, "total_tokens": 10,
+            "input_tokens_details": { "cached_tokens": read, "cache_write_tokens": written },
+            "output_tokens_details": { "reasoning_tokens": thought } });
+        assert_eq!(made["usage"], usage, "{model}");
+        let again = world.get(&format!("/v1/responses/{}", made["id"].as_str().unwrap())).await.body;
+        assert_eq!(again, made);
+        let body = json!({ "model": model, "input": "Hi", "stream": true });
+        let streamed = post(&world, "/v1/responses", &body).await.text;
+        let last = streamed.lines().rev().find_map(|line| line.strip_prefix("data: ")).unwrap();
+        assert_eq!(serde_json::from_str::<Value>(last).unwrap()["response"]["usage"], usage);
     }
     Some(())
 }

@@ -37,6 +37,7 @@ impl ModelRun<'_> {
         }
         self.used.input_tokens += gathered.usage.input_tokens;
         self.used.output_tokens += gathered.usage.output_tokens;
+        self.details = self.details + gathered.details;
         let summary = match gathered.end {
             Some(Ok(_)) if !gathered.text.trim().is_empty() => {
                 let most = SUMMARY_CHARS.min(budget / 4);

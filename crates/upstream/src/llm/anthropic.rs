@@ -7,7 +7,7 @@ use domain::model::{
     Ask, Call, CallPart, Choice, Dialect, Finish, Manner, ModelEvent, ModelFault, Part, PartKind, Piece,
     Prompt, Said, ToolSpec, Words, keepable,
 };
-use domain::run::Usage;
+use domain::run::{Usage, UsageDetails};
 use domain::secret::Secret;
 use reqwest::Url;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
@@ -389,8 +389,12 @@ impl Events {
         let Some(usage) = usage else { return };
         let count = |name| usage.get(name).and_then(Value::as_i64).map(|count| count.max(0));
         if let Some(input) = count("input_tokens") {
-            let cached = ["cache_creation_input_tokens", "cache_read_input_tokens"];
-            self.usage.input_tokens = input + cached.into_iter().filter_map(count).sum::<i64>();
+            let kept = count("cache_creation_input_tokens").unwrap_or(0);
+            let cached = count("cache_read_input_tokens").unwrap_or(0);
+            self.usage.input_tokens = input + kept + cached;
+            let details =
+                UsageDetails { cached_tokens: cached, cache_write_tokens: kept, reasoning_tokens: 0 };
+            out.extend((details != UsageDetails::default()).then_some(ModelEvent::Details(details)));
         }
         if let Some(output) = count("output_tokens") {
             self.usage.output_tokens = output;

@@ -258,7 +258,11 @@ fn usage(ask: &Ask, events: &[ModelEvent]) -> Usage {
         .map(|event| match event {
             ModelEvent::Text(text) | ModelEvent::Reasoning(text) => text.chars().count(),
             ModelEvent::Call(part) => part.args.chars().count(),
-            ModelEvent::Blocks(_) | ModelEvent::Usage(_) | ModelEvent::Own(_) | ModelEvent::End(_) => 0,
+            ModelEvent::Blocks(_)
+            | ModelEvent::Usage(_)
+            | ModelEvent::Details(_)
+            | ModelEvent::Own(_)
+            | ModelEvent::End(_) => 0,
         })
         .sum();
     let tokens = |chars: usize| i64::try_from(chars.div_ceil(4)).unwrap_or(i64::MAX);

@@ -5,7 +5,7 @@ use domain::model::{
     Ask, CallPart, Choice, Dialect, Finish, Manner, ModelEvent, ModelFault, Part, PartKind, Piece, Prompt,
     Said, ToolSpec, Words, keepable,
 };
-use domain::run::Usage;
+use domain::run::{Usage, UsageDetails};
 use domain::secret::Secret;
 use reqwest::Url;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
@@ -245,6 +245,14 @@ impl Chunks {
             let count = |name| usage.get(name).and_then(Value::as_i64).unwrap_or(0).max(0);
             let (input_tokens, output_tokens) = (count("prompt_tokens"), count("completion_tokens"));
             out.push(ModelEvent::Usage(Usage { input_tokens, output_tokens }));
+            let part = |of: &str, name: &str| usage.get(of)?.get(name)?.as_i64();
+            let part = |of: &str, name: &str| part(of, name).unwrap_or(0).max(0);
+            let details = UsageDetails {
+                cached_tokens: part("prompt_tokens_details", "cached_tokens"),
+                cache_write_tokens: part("prompt_tokens_details", "cache_write_tokens"),
+                reasoning_tokens: part("completion_tokens_details", "reasoning_tokens"),
+            };
+            out.extend((details != UsageDetails::default()).then_some(ModelEvent::Details(details)));
         }
         // One answer is asked for; whatever else comes is another's.
         let choices = chunk.get("choices").and_then(Value::as_array);
