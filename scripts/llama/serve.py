@@ -18,7 +18,7 @@ with socket.socket() as free:
 
 params = xllamacpp.CommonParams()
 params.model.path = str(model)
-params.n_ctx = 512
+params.n_ctx = 1024
 params.n_parallel = 1
 params.n_predict = 32
 params.use_jinja = True
