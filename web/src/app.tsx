@@ -49,7 +49,7 @@ function House({ session }: { session: Session }) {
   const key = useEffectEvent((event: KeyboardEvent) => {
     if (event.key === 'Escape' && open && narrow()) fold(false);
     if (!(event.ctrlKey || event.metaKey)) return;
-    if (event.key === 'k') {
+    if (!event.shiftKey && event.key.toLowerCase() === 'k') {
       event.preventDefault();
       // Drawn at once: what is typed next goes into it.
       flushSync(() => setOpen(true));
