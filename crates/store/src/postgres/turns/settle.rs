@@ -47,8 +47,8 @@ pub(super) async fn settle(tx: &Transaction, held: &Held, settlement: &Settlemen
 /// another run waits: a begin that put one there held the conversation's lock, which is this settlement's by now.
 async fn end(tx: &Transaction, held: &Held, settlement: &Settlement) -> Result<(Run, i32, bool)> {
     let text = format!(
-        "WITH ended AS (UPDATE runs r SET status = $4, ended_at = greatest($5, r.started_at), lease_until = NULL, error_code = $6, \
-             error_message = $7, assistant_message_id = $8, \
+        "WITH ended AS (UPDATE runs r SET status = $4, ended_at = greatest($5, r.started_at), \
+             lease_until = NULL, error_code = $6, error_message = $7, assistant_message_id = $8, \
              input_tokens = r.input_tokens + $9, output_tokens = r.output_tokens + $10, \
              last_entry = $11::bigint, last_event = $12::bigint, response = $16 \
              WHERE {} AND r.id = $2 AND r.fence = $3 AND r.{RUNNING} \

@@ -16,7 +16,8 @@ pub(super) fn settle(db: &Connection, held: &Held, settlement: &Settlement) -> R
     let (error, batch, most) = (settlement.error.as_ref(), &settlement.batch, settlement.most_counted());
     let text = format!(
         "UPDATE runs SET status = ?4, ended_at = max(?5, coalesce(started_at, 0)), lease_until = NULL, \
-         error_code = ?6, error_message = ?7, assistant_message_id = ?8, input_tokens = input_tokens + ?9, output_tokens = output_tokens + ?10, \
+         error_code = ?6, error_message = ?7, assistant_message_id = ?8, \
+         input_tokens = input_tokens + ?9, output_tokens = output_tokens + ?10, \
          response = ?11, last_entry = ?13, last_event = ?14 \
          WHERE workspace_id = ?1 AND id = ?2 AND fence = ?3 AND status = 'running' \
          AND (upload_used_at IS NULL OR ?12) AND input_tokens <= ?17 AND output_tokens <= ?18 \
