@@ -26,8 +26,9 @@ assert.equal((await client.responses.inputItems.list(final.id)).data[0].content[
 
 // A sandbox's steps are calls with their outputs.
 const looked = await client.responses.stream({ model: 'agent', input: 'look' }).finalResponse();
-assert.deepEqual(looked.output.map((item) => item.type), ['message', 'function_call', 'function_call_output', 'message']);
+assert.deepEqual(looked.output.map((item) => item.type), ['message', 'function_call', 'function_call_output', 'function_call', 'message', 'function_call_output']);
 assert.deepEqual([looked.output[1].name, looked.output[1].arguments, looked.output[2].output], ['look', '{"y":2}', '[1]']);
+assert.deepEqual([looked.output[3].name, looked.output[3].arguments, looked.output[5].output], ['late', '{"z":3}', 'r']);
 
 // Cut in the middle, and gone on with.
 const background = await client.responses.create({ model, input: 'think 200 words', background: true, stream: true });

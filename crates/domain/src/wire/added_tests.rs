@@ -308,3 +308,86 @@ fn a_reload_names_calls_as_they_were_told() {
         .collect();
     assert_eq!(ids, ["same", "same-2", "same-2-2"]);
 }
+
+/// A step that says what it is given only with a later line, and then something else.
+fn late(between: bool) -> Vec<(&'static str, Value)> {
+    let step = |status: &str, args: Option<Value>| {
+        let mut step = json!({ "type": "step", "id": "s", "name": "look", "status": status, "ts": 1 });
+        if let Some(args) = args {
+            step["args"] = args;
+        }
+        ("step", step)
+    };
+    let mut log = vec![log().remove(0), step("running", None)];
+    log.extend(between.then(|| ("delta", json!({ "text": "Hm." }))));
+    log.push(step("running", Some(json!({ "x": 1 }))));
+    log.push(step("running", Some(json!({ "x": 1 }))));
+    log.push(step("succeeded", Some(json!({ "x": 2 }))));
+    log.push(("result", json!({ "message": "Done.", "assistant": null })));
+    log.push(("done", json!({ "status": "succeeded" })));
+    log
+}
+
+#[test]
+fn what_a_step_is_given_late_reaches_every_dialect() {
+    let data = |wire, log: &[(&str, Value)]| -> Vec<Value> {
+        let frames = frames(&written(wire, log, 0)).into_iter();
+        frames.filter_map(|(_, _, data)| serde_json::from_str(&data).ok()).collect()
+    };
+    for between in [false, true] {
+        let log = late(between);
+        let given = |wire, path: &str| -> Vec<Value> {
+            data(wire, &log).iter().filter_map(|frame| frame.pointer(path).cloned()).collect()
+        };
+        // The last word, where it can be said once more.
+        let inputs = [json!({}), json!({ "x": 1 }), json!({ "x": 2 })];
+        assert_eq!(given(Wire::UiMessage, "/input"), inputs);
+        let args = [Value::Null, json!({ "x": 1 }), json!({ "x": 2 })];
+        assert_eq!(given(Wire::OpenAi, "/calls/0/args"), args);
+        // Into the block while it is open; else once more.
+        let json = given(Wire::Anthropic, "/delta/partial_json");
+        let blocks = given(Wire::Anthropic, "/content_block/id");
+        if between {
+            assert_eq!(
+                (json, blocks.len()),
+                (vec!["{}".into(), r#"{"x":1}"#.into(), r#"{"x":2}"#.into()], 3)
+            );
+        } else {
+            assert_eq!((json, blocks.len()), (vec![r#"{"x":1}"#.into(), r#"{"x":2}"#.into()], 2));
+        }
+        // Elsewhere the first word stays said, and what is read anew has the last.
+        let kinds: Vec<Value> = given(Wire::AgUi, "/type");
+        assert_eq!(kinds.iter().filter(|kind| *kind == "TOOL_CALL_ARGS").count(), 1);
+        let mut messages = Vec::new();
+        let events: Vec<(&str, String)> = log.iter().map(|(kind, data)| (*kind, data.to_string())).collect();
+        ag_ui_messages("", events.iter().map(|(kind, data)| (*kind, data.as_str())), &mut messages);
+        assert_eq!(messages[0]["toolCalls"][0]["function"]["arguments"], r#"{"x":2}"#);
+        let (mut voice, mut out) = (Responses::new(json!({})), Vec::new());
+        for (seq, (kind, data)) in (1..).zip(&log) {
+            voice.push(seq, 1, kind, &data.to_string(), -1, &mut out);
+        }
+        let out = String::from_utf8(out).unwrap();
+        assert!(out.contains(r#""type":"response.function_call_arguments.done""#));
+        assert!(out.contains(r#""arguments":"{\"x\":1}""#), "{out}");
+        assert_eq!(voice.whole()["output"][0]["arguments"], r#"{"x":2}"#);
+    }
+}
+
+#[test]
+fn a_page_that_joins_before_a_step_is_given_anything_hears_of_it() {
+    let log = late(true);
+    let mut renderer = Renderer::after(Wire::AgUi, 3);
+    let mut out = Vec::new();
+    for (seq, (kind, data)) in (1..).zip(&log).take(3) {
+        renderer.push(seq, 1, kind, &data.to_string(), &mut out);
+    }
+    renderer.join(&[], &mut out);
+    for (seq, (kind, data)) in (1..).zip(&log).skip(3) {
+        renderer.push(seq, 1, kind, &data.to_string(), &mut out);
+    }
+    let frames = frames(&String::from_utf8(out).unwrap()).into_iter();
+    let events: Vec<Value> = frames.map(|(_, _, data)| serde_json::from_str(&data).unwrap()).collect();
+    let of_call = events.iter().filter(|event| !event["toolCallId"].is_null());
+    let kinds: Vec<&str> = of_call.map(|event| event["type"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["TOOL_CALL_START", "TOOL_CALL_ARGS", "TOOL_CALL_END", "TOOL_CALL_RESULT"]);
+}

@@ -77,6 +77,10 @@ impl AgUi {
             (_, Some(n)) => events.extend(self.thought_start(n)),
             _ => {}
         }
+        for (call, name) in self.pieces.ungiven() {
+            let id = self.call_id(call);
+            events.push(json!({ "type": "TOOL_CALL_START", "toolCallId": id, "toolCallName": name }));
+        }
         write(&events, seq, out);
     }
 
@@ -161,8 +165,13 @@ impl AgUi {
                 let id = self.call_id(&id);
                 out.push(json!({ "type": "TOOL_CALL_START", "toolCallId": id, "toolCallName": name,
                     "parentMessageId": parent }));
-                out.push(json!({ "type": "TOOL_CALL_ARGS", "toolCallId": id, "delta": args.to_string() }));
-                out.push(json!({ "type": "TOOL_CALL_END", "toolCallId": id }));
+                if let Some(args) = args {
+                    out.extend(given(&id, &args));
+                }
+            }
+            Piece::Args { again: true, .. } if !self.snapshot => {}
+            Piece::Args { id, args, .. } => {
+                out.extend(given(&self.call_id(&id), &args.unwrap_or_else(|| json!({}))));
             }
             // What was said of a call stays said.
             Piece::Ended(ended) if ended.again && !(self.snapshot && ended.says()) => {}
@@ -209,6 +218,13 @@ impl AgUi {
             }
         }
     }
+}
+
+fn given(call: &str, args: &Value) -> [Value; 2] {
+    [
+        json!({ "type": "TOOL_CALL_ARGS", "toolCallId": call, "delta": args.to_string() }),
+        json!({ "type": "TOOL_CALL_END", "toolCallId": call }),
+    ]
 }
 
 /// The messages that a client makes of events, put behind those that it has.

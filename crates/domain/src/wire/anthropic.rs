@@ -15,6 +15,8 @@ pub(super) struct Anthropic {
     /// The next block's number.
     next: u64,
     open: Option<&'static str>,
+    /// The step whose block is open, as what it is given may still come.
+    ungiven: Option<String>,
     /// How each call is told, by its round and id: one that comes again in another round has another name.
     names: HashMap<(u64, String), String>,
     taken: HashSet<String>,
@@ -36,6 +38,12 @@ impl Anthropic {
                 for call in &calls {
                     self.call(round, call, &mut frames);
                 }
+                if let Some(ended) = ended {
+                    self.result(&ended, &mut frames);
+                }
+            }
+            Word::Args { call, ended } => {
+                self.given(&call, &mut frames);
                 if let Some(ended) = ended {
                     self.result(&ended, &mut frames);
                 }
@@ -106,6 +114,9 @@ impl Anthropic {
     }
 
     fn close(&mut self, frames: &mut Vec<Value>) {
+        if self.ungiven.take().is_some() {
+            frames.push(self.input(&json!({})));
+        }
         if self.open.take().is_some() {
             frames.push(json!({ "type": "content_block_stop", "index": self.next.saturating_sub(1) }));
         }
@@ -114,11 +125,34 @@ impl Anthropic {
     fn call(&mut self, round: u64, call: &Value, frames: &mut Vec<Value>) {
         let id = distinct(&id_of(call), &mut self.taken);
         self.names.insert((round, id_of(call)), id.clone());
+        self.announce(&id, call, frames);
+        if round == 0 && call["args"].is_null() {
+            self.ungiven = Some(id);
+            return;
+        }
+        let args = if call["args"].is_null() { json!({}) } else { call["args"].clone() };
+        frames.push(self.input(&args));
+        self.close(frames);
+    }
+
+    /// What a step is given, which came late: into its block while that is open, else it is announced once more.
+    fn given(&mut self, call: &Value, frames: &mut Vec<Value>) {
+        let id = self.names.get(&(0, id_of(call))).cloned().unwrap_or_else(|| id_of(call));
+        if self.ungiven.as_ref() != Some(&id) {
+            self.announce(&id, call, frames);
+        }
+        self.ungiven = None;
+        frames.push(self.input(&call["args"]));
+        self.close(frames);
+    }
+
+    fn announce(&mut self, id: &str, call: &Value, frames: &mut Vec<Value>) {
         let block = json!({ "type": "server_tool_use", "id": id, "name": call["name"], "input": {} });
         self.start(&block, frames);
-        let args = if call["args"].is_null() { json!({}) } else { call["args"].clone() };
-        frames.push(self.delta(json!({ "type": "input_json_delta", "partial_json": args.to_string() })));
-        self.close(frames);
+    }
+
+    fn input(&self, args: &Value) -> Value {
+        self.delta(json!({ "type": "input_json_delta", "partial_json": args.to_string() }))
     }
 
     fn result(&mut self, ended: &Value, frames: &mut Vec<Value>) {

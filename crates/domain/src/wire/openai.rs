@@ -36,6 +36,14 @@ impl OpenAi {
                     self.named("tool_result", Some(seq), &[("tool_result", ended)], out);
                 }
             }
+            // Announced once more, with what it is given.
+            Word::Args { call, ended } => {
+                let last = if ended.is_none() { Some(seq) } else { None };
+                self.named("tool_calls", last, &[("round", json!(0)), ("calls", json!([call]))], out);
+                if let Some(ended) = ended {
+                    self.named("tool_result", Some(seq), &[("tool_result", ended)], out);
+                }
+            }
             Word::Ended(ended) => self.named("tool_result", Some(seq), &[("tool_result", ended)], out),
             Word::Other(mut data) if kind == "sources" => {
                 self.named(kind, Some(seq), &[(kind, data["sources"].take())], out);

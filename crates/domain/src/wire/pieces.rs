@@ -26,10 +26,19 @@ pub(super) enum Piece {
     Thought(usize, String),
     ThoughtEnd(usize),
     /// `id` is the call's own within the run: one that comes again in another round has another.
+    /// Without arguments it is a step whose later line may bring them: `Args` comes before its end.
     Call {
         id: String,
         name: String,
-        args: Value,
+        args: Option<Value>,
+    },
+    /// What a step is given, or that it is given nothing.
+    Args {
+        id: String,
+        name: String,
+        args: Option<Value>,
+        /// It was given something else before: the last word counts, where a dialect can take back.
+        again: bool,
     },
     Ended(Ended),
     Approval {
@@ -94,6 +103,8 @@ pub(super) struct Pieces {
     taken: HashSet<String>,
     /// Calls without an end, in order.
     unended: Vec<String>,
+    /// Steps whose arguments have not come, with their names.
+    ungiven: Vec<(String, String)>,
     /// Approvals asked for and not yet answered by an end, with what they are about.
     asked: Vec<(String, String)>,
 }
@@ -114,6 +125,7 @@ impl Pieces {
                     self.ended(&ended, &mut out);
                 }
             }
+            Word::Args { call, ended } => self.args(&call, ended.as_ref(), &mut out),
             Word::Ended(ended) => self.ended(&ended, &mut out),
             Word::Other(data) => self.other(kind, data, &mut out),
             Word::Closing { rest, whole } => {
@@ -144,6 +156,11 @@ impl Pieces {
     /// The approvals that wait, each with its call.
     pub(super) fn waiting(&self) -> &[(String, String)] {
         &self.asked
+    }
+
+    /// The calls whose arguments are still to come, with their names.
+    pub(super) fn ungiven(&self) -> &[(String, String)] {
+        &self.ungiven
     }
 
     /// Ends what is open, for a reader that goes on later.
@@ -196,7 +213,38 @@ impl Pieces {
         self.names.insert((round, own), id.clone());
         self.unended.push(id.clone());
         let name = call["name"].as_str().unwrap_or_default().to_owned();
-        out.push(Piece::Call { id, name, args: args_of(call) });
+        // Only a step has none of a round's number.
+        let args = (round > 0 || !call["args"].is_null()).then(|| args_of(call));
+        if args.is_none() {
+            self.ungiven.push((id.clone(), name.clone()));
+        }
+        out.push(Piece::Call { id, name, args });
+    }
+
+    /// A step's later line, which says what it is given.
+    fn args(&mut self, call: &Value, ended: Option<&Value>, out: &mut Vec<Piece>) {
+        let id = self.names.get(&(0, id_of(call))).cloned().unwrap_or_default();
+        let says = |ended: &Value| !ended["error"].is_null() || !ended["result"].is_null();
+        // To one that has ended, only a new end: a dialect would have to open it once more.
+        if !self.unended.contains(&id) && !ended.is_some_and(says) {
+            return;
+        }
+        let waited = self.ungiven.len();
+        self.ungiven.retain(|(open, _)| *open != id);
+        let (name, again) =
+            (call["name"].as_str().unwrap_or_default().to_owned(), self.ungiven.len() == waited);
+        out.push(Piece::Args { id, name, args: Some(args_of(call)), again });
+        if let Some(ended) = ended {
+            self.ended(ended, out);
+        }
+    }
+
+    /// Nothing has come that the call was given, and nothing will.
+    fn give_nothing(&mut self, id: &str, out: &mut Vec<Piece>) {
+        if let Some(at) = self.ungiven.iter().position(|(open, _)| open == id) {
+            let (id, name) = self.ungiven.remove(at);
+            out.push(Piece::Args { id, name, args: None, again: false });
+        }
     }
 
     fn ended(&mut self, ended: &Value, out: &mut Vec<Piece>) {
@@ -206,6 +254,7 @@ impl Pieces {
             self.call(key.0, ended, out);
         }
         let id = self.names.get(&key).cloned().unwrap_or_default();
+        self.give_nothing(&id, out);
         let again = !self.unended.contains(&id);
         self.unended.retain(|open| *open != id);
         let asked = self.asked.iter().any(|(_, call)| *call == id);
@@ -249,6 +298,7 @@ impl Pieces {
         self.close(out);
         self.asked.clear();
         for id in std::mem::take(&mut self.unended) {
+            self.give_nothing(&id, out);
             let error = Some(INTERRUPTED.to_owned());
             out.push(Piece::Ended(Ended { id, result: Value::Null, error, denied: false, again: false }));
         }

@@ -135,7 +135,9 @@ impl Responses {
             }
             Piece::Thought(_, text) => self.text("response.reasoning_text.delta", text, out),
             Piece::ThoughtEnd(_) => self.close("response.reasoning_text.done", out),
-            Piece::Call { id, name, args } => self.call(id, &name, &args, out),
+            Piece::Call { id, name, args } => self.call(id, &name, args.as_ref(), out),
+            Piece::Args { id, args, again: true, .. } => self.given_again(&id, args.as_ref()),
+            Piece::Args { id, args, .. } => self.given(&id, &args.unwrap_or_else(|| json!({})), out),
             Piece::Ended(ended) if ended.again => self.ended_again(&ended),
             Piece::Ended(ended) => self.ended(&ended, out),
             Piece::Approval { id, name, args, .. } => {
@@ -257,13 +259,25 @@ impl Responses {
         }
     }
 
-    fn call(&mut self, id: String, name: &str, args: &Value, out: &mut Vec<Value>) {
+    /// Its item is done once what it is given is known.
+    fn call(&mut self, id: String, name: &str, args: Option<&Value>, out: &mut Vec<Value>) {
         let n = self.calls.len() + 1;
-        let (item_id, args) = (self.id("fc", n), args.to_string());
-        let item = json!({ "type": "function_call", "id": item_id, "call_id": id, "name": name, "arguments": "",
-            "status": "in_progress" });
-        let at = self.add(item, out);
+        let item = json!({ "type": "function_call", "id": self.id("fc", n), "call_id": id, "name": name,
+            "arguments": "", "status": "in_progress" });
+        self.add(item, out);
+        if let Some(args) = args {
+            self.given(&id, args, out);
+        }
         self.calls.push((id, n));
+    }
+
+    fn place(&self, call: &str) -> Option<usize> {
+        self.output.iter().rposition(|item| item["type"] == "function_call" && item["call_id"] == call)
+    }
+
+    fn given(&mut self, call: &str, args: &Value, out: &mut Vec<Value>) {
+        let (Some(at), args) = (self.place(call), args.to_string()) else { return };
+        let (item_id, name) = (self.output[at]["id"].clone(), self.output[at]["name"].clone());
         self.output[at]["arguments"] = json!(args);
         out.push(
             json!({ "type": "response.function_call_arguments.delta", "item_id": item_id, "output_index": at,
@@ -274,6 +288,13 @@ impl Responses {
             "name": name, "arguments": args }),
         );
         self.done(at, out);
+    }
+
+    /// As `ended_again`.
+    fn given_again(&mut self, call: &str, args: Option<&Value>) {
+        if let (Some(at), Some(args)) = (self.place(call), args) {
+            self.output[at]["arguments"] = json!(args.to_string());
+        }
     }
 
     fn ended(&mut self, ended: &Ended, out: &mut Vec<Value>) {

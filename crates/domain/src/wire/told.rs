@@ -1,7 +1,9 @@
 //! What a dialect that only adds has told of a run so far. A sandbox's step is a call to it, and the text of a result
 //! is told as far as it is new. To go on in the middle of a run, the events before are read and not written.
 
-use std::collections::HashSet;
+use std::collections::hash_map::{DefaultHasher, Entry};
+use std::collections::{HashMap, HashSet};
+use std::hash::{Hash as _, Hasher as _};
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -21,6 +23,11 @@ pub(super) enum Word {
     Calls {
         round: u64,
         calls: Vec<Value>,
+        ended: Option<Value>,
+    },
+    /// What a step that was announced before is given, `{ id, name, args }`, and its end where the same line has it.
+    Args {
+        call: Value,
         ended: Option<Value>,
     },
     /// `{ id, name, result, error, truncated, round }`.
@@ -66,7 +73,8 @@ impl Short {
 pub(super) struct Told {
     /// The text since the last other block.
     text: String,
-    steps: HashSet<String>,
+    /// What each step was given, as a hash: a reader may hold many steps.
+    steps: HashMap<String, Option<u64>>,
     /// Calls that have a block, by their round and id.
     calls: HashSet<(u64, String)>,
     pub(super) failed: bool,
@@ -151,12 +159,23 @@ impl Told {
             json!({ "id": id, "name": step["name"], "result": step["result"], "error": error, "truncated": false,
                 "round": 0 })
         });
-        if self.steps.insert(id.clone()) {
-            self.text.clear();
-            let call = json!({ "id": id, "name": step["name"], "args": step["args"] });
-            return Word::Calls { round: 0, calls: vec![call], ended };
+        let given = (!step["args"].is_null()).then(|| hash(&step["args"]));
+        let call = json!({ "id": id, "name": step["name"], "args": step["args"] });
+        match self.steps.entry(id) {
+            Entry::Vacant(new) => {
+                new.insert(given);
+                self.text.clear();
+                Word::Calls { round: 0, calls: vec![call], ended }
+            }
+            // One that only repeats them says nothing new.
+            Entry::Occupied(known) if given.is_none() || *known.get() == given => {
+                ended.map_or(Word::Nothing, Word::Ended)
+            }
+            Entry::Occupied(mut known) => {
+                known.insert(given);
+                Word::Args { call, ended }
+            }
         }
-        ended.map_or(Word::Nothing, Word::Ended)
     }
 
     fn closing(&mut self, data: &Value) -> Word {
@@ -172,6 +191,12 @@ impl Told {
             None => Word::Closing { rest: message.to_owned(), whole: true },
         }
     }
+}
+
+fn hash(args: &Value) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    args.to_string().hash(&mut hasher);
+    hasher.finish()
 }
 
 fn details(data: &Value) -> UsageDetails {

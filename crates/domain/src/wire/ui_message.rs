@@ -83,9 +83,13 @@ impl UiMessage {
                 out.push(json!({ "type": "reasoning-delta", "id": thought_id(n), "delta": text }));
             }
             Piece::ThoughtEnd(n) => out.push(json!({ "type": "reasoning-end", "id": thought_id(n) })),
-            Piece::Call { id, name, args } => out
-                .push(json!({ "type": "tool-input-available", "toolCallId": id,
-                "toolName": name, "input": args, "providerExecuted": true, "dynamic": true })),
+            Piece::Call { id, name, args } => {
+                out.push(input(&id, &name, args.unwrap_or_else(|| json!({}))));
+            }
+            // Takes the place of what it had.
+            Piece::Args { id, name, args, .. } => out.extend(args.map(|args| input(&id, &name, args))),
+            // An end without a word leaves what an earlier one said.
+            Piece::Ended(ended) if ended.again && !ended.says() => {}
             Piece::Ended(ended) if ended.denied => {
                 out.push(json!({ "type": "tool-output-denied", "toolCallId": ended.id }));
             }
@@ -119,6 +123,11 @@ impl UiMessage {
             }
         }
     }
+}
+
+fn input(call: &str, name: &str, args: Value) -> Value {
+    json!({ "type": "tool-input-available", "toolCallId": call, "toolName": name, "input": args,
+        "providerExecuted": true, "dynamic": true })
 }
 
 fn text_id(n: usize) -> String {

@@ -30,11 +30,17 @@ async fn works(program: &str, library: &[&str]) {
         step[field] = value;
         step
     };
+    // One that says what it is given only at its end.
+    let begun = json!({ "type": "step", "id": "t", "name": "late", "status": "running", "ts": 2 });
+    let late = json!({ "type": "step", "id": "t", "name": "late", "status": "succeeded", "args": { "z": 3 },
+        "result": "r", "ts": 3 });
     let script = lines(vec![
         delta("I look."),
         step("running", "args", json!({ "y": 2 })),
         step("succeeded", "result", json!([1])),
+        begun,
         delta("It"),
+        late,
         result("It is."),
     ]);
     let sandbox = ScriptedSandbox::start(script).await.unwrap();
