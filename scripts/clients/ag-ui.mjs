@@ -13,18 +13,17 @@ const agent = make('thread-1');
 for (const turn of ['u1', 'u2']) {
   say(agent, turn, 'look');
   const { newMessages } = await agent.runAgent({ runId: `run-${turn}` });
-  assert.deepEqual(shape(newMessages), [['assistant', 'I look.'], ['tool', '[1]'], ['assistant', ''], ['tool', 'r'], ['assistant', 'It is.']]);
+  assert.deepEqual(shape(newMessages), [['assistant', 'I look.'], ['tool', '[1]'], ['tool', 'r'], ['assistant', 'It is.']]);
   assert.equal(newMessages[0].toolCalls[0].function.name, 'look');
   const calls = newMessages.flatMap((message) => message.toolCalls ?? []);
   assert.deepEqual(calls.map((call) => call.function.arguments), ['{"y":2}', '{"z":3}']);
 }
-assert.equal(agent.messages.length, 12);
+assert.equal(agent.messages.length, 10);
 
 // Another page has the same messages.
 const other = make('thread-1', '/connect');
 await other.runAgent();
-assert.deepEqual(shape(other.messages), shape(agent.messages));
-assert.deepEqual(other.messages.map((message) => message.id), agent.messages.map((message) => message.id));
+assert.deepEqual(other.messages, agent.messages);
 
 // Cut in the middle, and joined.
 const slow = make('thread-2');

@@ -1,5 +1,6 @@
-//! For AG-UI clients, version 1.0. Each text is a message of its own; calls hang on the message before them. Ids begin
-//! with the run's: such a client looks for them in the whole thread.
+//! For AG-UI clients, version 1.0. Each text is a message of its own; the calls of a round, and steps that follow each
+//! other, hang on the message before them: the blocks alone say which, so that a stored answer has the ids it was told
+//! with. Ids begin with the run's: such a client looks for them in the whole thread.
 
 use serde_json::{Value, json};
 
@@ -21,6 +22,8 @@ pub(super) struct AgUi {
     count: usize,
     /// The message that is being told, or that calls may hang on.
     current: Option<String>,
+    /// The round of the calls that hang on it.
+    round: Option<u64>,
     failed: bool,
     /// Its beginning was told by `join`.
     joined: bool,
@@ -112,7 +115,7 @@ impl AgUi {
     fn next_id(&mut self) -> String {
         self.count += 1;
         let id = if self.count == 1 { self.run.clone() } else { format!("{}-{}", self.run, self.count) };
-        self.current = Some(id.clone());
+        (self.current, self.round) = (Some(id.clone()), None);
         id
     }
 
@@ -157,11 +160,12 @@ impl AgUi {
                 out.push(json!({ "type": "REASONING_MESSAGE_END", "messageId": id }));
                 out.push(json!({ "type": "REASONING_END", "messageId": id }));
             }
-            Piece::Call { id, name, args } => {
+            Piece::Call { id, round, name, args } => {
                 let parent = match self.current.clone() {
-                    Some(current) => current,
-                    None => self.next_id(),
+                    Some(current) if self.round.is_none_or(|of| of == round) => current,
+                    _ => self.next_id(),
                 };
+                self.round = Some(round);
                 let id = self.call_id(&id);
                 out.push(json!({ "type": "TOOL_CALL_START", "toolCallId": id, "toolCallName": name,
                     "parentMessageId": parent }));
@@ -181,10 +185,6 @@ impl AgUi {
                     json!({ "type": "TOOL_CALL_RESULT", "messageId": format!("{id}-result"), "toolCallId": id,
                     "content": ended.text(), "role": "tool" }),
                 );
-                // Text that is open goes on in its message; a later call has a message of its own.
-                if self.pieces.is_open().0.is_none() {
-                    self.current = None;
-                }
             }
             Piece::Approval { id, call, name, args } => {
                 let call = json!({ "id": self.call_id(&call), "name": name, "args": args });

@@ -295,3 +295,38 @@ fn ag_ui_events_are_ones_that_their_client_takes() {
         assert_eq!(texts.len(), events.iter().filter_map(parts).sum::<usize>(), "{}", log.name);
     }
 }
+
+/// The messages of a client that has heard a run, and of one that is given the stored answer: the same, with the same ids.
+/// Results that came at once may stand in another order, and where a result took the place of what was said the client
+/// that heard both has both.
+#[test]
+fn a_stored_answer_has_the_messages_that_were_told() {
+    for log in logs() {
+        let mut fold = crate::fold::Fold::default();
+        for event in &log.events {
+            let mut data = event.data.clone();
+            if let Some(data) = data.as_object_mut().filter(|data| data.contains_key("assistant")) {
+                data.insert("assistant".into(), Value::Null);
+            }
+            fold.push(1, &crate::entry::decode_event(&event.event, &data.to_string()).unwrap());
+        }
+        let content = serde_json::to_string(&fold.finish()).unwrap();
+        let (events, closing) = crate::answer::replay_events(&content);
+        let mut stored: Vec<(&str, String)> = vec![("turn", log.events[0].data.to_string())];
+        stored.extend(events.iter().map(|event| (event.name(), serde_json::to_string(event).unwrap())));
+        stored.push(("result", serde_json::json!({ "message": closing, "assistant": null }).to_string()));
+        let told = log.events.iter().map(|event| (event.event.as_str(), event.data.to_string()));
+        let messages = |events: Vec<(&str, String)>| {
+            let mut messages = Vec::new();
+            ag_ui_messages("", events.iter().map(|(kind, data)| (*kind, data.as_str())), &mut messages);
+            messages.sort_by_key(|message| message["id"].to_string());
+            messages
+        };
+        let (told, stored) = (messages(told.collect()), messages(stored));
+        if ["a result that does not go on"].contains(&log.name.as_str()) {
+            assert_eq!((told.len(), stored.len()), (2, 1), "{}", log.name);
+        } else {
+            assert_eq!(told, stored, "{}", log.name);
+        }
+    }
+}

@@ -29,6 +29,8 @@ pub(super) enum Piece {
     /// Without arguments it is a step whose later line may bring them: `Args` comes before its end.
     Call {
         id: String,
+        /// 0 for a step.
+        round: u64,
         name: String,
         args: Option<Value>,
     },
@@ -218,7 +220,7 @@ impl Pieces {
         if args.is_none() {
             self.ungiven.push((id.clone(), name.clone()));
         }
-        out.push(Piece::Call { id, name, args });
+        out.push(Piece::Call { id, round, name, args });
     }
 
     /// A step's later line, which says what it is given.

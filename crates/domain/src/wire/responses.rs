@@ -135,7 +135,7 @@ impl Responses {
             }
             Piece::Thought(_, text) => self.text("response.reasoning_text.delta", text, out),
             Piece::ThoughtEnd(_) => self.close("response.reasoning_text.done", out),
-            Piece::Call { id, name, args } => self.call(id, &name, args.as_ref(), out),
+            Piece::Call { id, name, args, .. } => self.call(id, &name, args.as_ref(), out),
             Piece::Args { id, args, again: true, .. } => self.given_again(&id, args.as_ref()),
             Piece::Args { id, args, .. } => self.given(&id, &args.unwrap_or_else(|| json!({})), out),
             Piece::Ended(ended) if ended.again => self.ended_again(&ended),

@@ -83,7 +83,7 @@ impl UiMessage {
                 out.push(json!({ "type": "reasoning-delta", "id": thought_id(n), "delta": text }));
             }
             Piece::ThoughtEnd(n) => out.push(json!({ "type": "reasoning-end", "id": thought_id(n) })),
-            Piece::Call { id, name, args } => {
+            Piece::Call { id, name, args, .. } => {
                 out.push(input(&id, &name, args.unwrap_or_else(|| json!({}))));
             }
             // Takes the place of what it had.

@@ -14,6 +14,7 @@ stories!(
     a_page_joins_a_run_under_way,
     a_thread_that_rests_is_told_whole,
     ids_of_messages_stay_as_they_were_sent,
+    the_calls_of_a_round_stay_together,
     a_call_interrupts_and_is_resumed,
     only_a_plain_yes_makes_the_call,
     an_interrupt_that_is_not_there_is_refused,
@@ -181,6 +182,42 @@ async fn ids_of_messages_stay_as_they_were_sent(backend: Backend) -> Option<()> 
     let messages = whole[1].data["messages"].as_array().unwrap().iter();
     let ids: Vec<&Value> = messages.filter(|one| one["role"] == "user").map(|one| &one["id"]).collect();
     assert_eq!(ids, spelled.iter().map(|name| json!(name)).collect::<Vec<_>>().iter().collect::<Vec<_>>());
+    Some(())
+}
+
+/// The messages of a thread that rests.
+async fn kept(world: &World, thread: &str) -> Vec<Value> {
+    let whole = Live::open(post(world, "/v1/ag-ui/connect", &input(thread, "r", &[]))).await.rest().await;
+    lawful(&whole);
+    whole[1].data["messages"].as_array().unwrap().clone()
+}
+
+async fn the_calls_of_a_round_stay_together(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let tools = ["search_pages", "search_user_tables"];
+    let agent = json!({ "name": "Searcher", "runner": "model", "model": "demo/assistant", "tools": tools });
+    let agent = world.send(Method::POST, "/v1/agents", Some(&agent)).await.body["id"].clone();
+    let told = waiting(&world, &agent, "t", "search words").await;
+    lawful(&told);
+    let of = |kind: &str, member: &str| -> Vec<Value> {
+        told.iter().filter(|frame| frame.kind() == kind).map(|frame| frame.data[member].clone()).collect()
+    };
+    let parents = of("TOOL_CALL_START", "parentMessageId");
+    assert_eq!((parents.len(), &parents[0]), (2, &parents[1]));
+    let messages = kept(&world, "t").await;
+    let asking = messages.iter().find(|message| message["id"] == parents[0]).unwrap();
+    let calls: Vec<&Value> = asking["toolCalls"].as_array().unwrap().iter().map(|call| &call["id"]).collect();
+    assert_eq!(calls, of("TOOL_CALL_START", "toolCallId").iter().collect::<Vec<_>>());
+    let mut heard = vec![json!("u"), parents[0].clone()];
+    heard.extend(of("TEXT_MESSAGE_START", "messageId"));
+    heard.extend(of("REASONING_MESSAGE_START", "messageId"));
+    heard.extend(of("TOOL_CALL_RESULT", "messageId"));
+    let mut ids: Vec<String> = messages.iter().map(|message| message["id"].to_string()).collect();
+    let mut heard: Vec<String> = heard.iter().map(ToString::to_string).collect();
+    heard.sort();
+    heard.dedup();
+    ids.sort();
+    assert_eq!(ids, heard);
     Some(())
 }
 
