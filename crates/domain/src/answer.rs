@@ -84,15 +84,21 @@ struct StoredBlock {
 }
 
 /// The events that the fold makes these stored blocks from, the terminal one aside, and the closing text that
-/// belongs to the terminal one. A block of a kind that is not known is passed over.
+/// belongs to the terminal one. A block of a kind that is not known is passed over. Texts that follow each other, which
+/// no run makes, are one with a blank line between, as in the message's plain text.
 pub fn replay_events(content: &str) -> (Vec<RunEvent>, String) {
     let blocks: Vec<Raw> = serde_json::from_str(content).unwrap_or_default();
     let (mut events, mut closing) = (Vec::new(), String::new());
     for raw in &blocks {
-        closing.clear();
-        let Ok(block) = serde_json::from_str::<StoredBlock>(raw.get()) else { continue };
+        let before = std::mem::take(&mut closing);
+        let Ok(mut block) = serde_json::from_str::<StoredBlock>(raw.get()) else { continue };
         match block.r#type.as_str() {
-            "text" => closing = block.text.clone().unwrap_or_default(),
+            "text" => {
+                let text = block.text.take().unwrap_or_default();
+                let text = if before.is_empty() { text } else { format!("\n\n{text}") };
+                closing = before + &text;
+                block.text = Some(text);
+            }
             "source" => {
                 let source: Option<Source> = serde_json::from_str(raw.get()).ok();
                 events.extend(source.map(|source| RunEvent::Sources(Sources { sources: vec![source] })));

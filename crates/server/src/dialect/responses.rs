@@ -4,6 +4,7 @@ use domain::conversation::Mode;
 use domain::message::{Message, MessageRole};
 use domain::model::Manner;
 use domain::run::{OnBusy, OnDisconnect, Run};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
@@ -236,9 +237,18 @@ pub fn output_items(message: &Message) -> Vec<Value> {
     let mut out = Vec::new();
     let mut push = |kind: &str, data: &str| voice.push(1, 0, kind, data, i64::MAX, &mut out);
     push("turn", &json!({ "run": message.id }).to_string());
-    let (events, closing) = domain::answer::replay_events(&message.content);
-    for event in &events {
-        push(event.name(), &serde_json::to_string(event).unwrap_or_default());
+    let blocks: Vec<Box<RawValue>> = serde_json::from_str(&message.content).unwrap_or_default();
+    let mut closing = String::new();
+    for block in &blocks {
+        let (events, text) = domain::answer::replay_events(&format!("[{}]", block.get()));
+        if !closing.is_empty() && !text.is_empty() {
+            // A run would make one text of two that follow each other: each is an item.
+            push("sources", r#"{"sources":[]}"#);
+        }
+        for event in &events {
+            push(event.name(), &serde_json::to_string(event).unwrap_or_default());
+        }
+        closing = text;
     }
     push("result", &json!({ "message": closing, "assistant": null }).to_string());
     push("done", &json!({ "status": "succeeded" }).to_string());

@@ -21,6 +21,7 @@ stories!(
     a_response_in_the_background_asks_too,
     a_busy_conversation_is_locked,
     conversations_have_items_and_metadata,
+    texts_that_follow_each_other_stay_apart,
     an_item_is_taken_out,
     what_is_not_stored_is_gone,
     errors_are_openais,
@@ -409,6 +410,33 @@ async fn conversations_have_items_and_metadata(backend: Backend) -> Option<()> {
     assert_eq!((&gone["object"], &gone["deleted"]), (&json!("conversation.deleted"), &json!(true)));
     assert_eq!(world.get(&path).await.status, 404);
     assert_eq!(world.get(&format!("{path}/items")).await.status, 404);
+    Some(())
+}
+
+async fn texts_that_follow_each_other_stay_apart(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let part = |text: &str| json!({ "type": "output_text", "text": text });
+    let items = json!([{ "role": "user", "content": "hi" },
+        { "role": "assistant", "content": [part("One."), part("Two.")] },
+        { "role": "assistant", "content": "Three." }]);
+    let made = ask(post(&world, "/v1/conversations", &json!({ "items": items }))).await.body;
+    let path = format!("/v1/conversations/{}/items", made["id"].as_str().unwrap());
+    let listed = async || {
+        let list = world.get(&format!("{path}?order=asc")).await.body["data"].as_array().unwrap().clone();
+        let item = |item: &Value| (item["id"].clone(), item["content"][0]["text"].clone());
+        list.iter().map(item).collect::<Vec<_>>()
+    };
+    let mut all = listed().await;
+    let texts: Vec<&Value> = all.iter().map(|(_, text)| text).collect();
+    assert_eq!(texts, ["hi", "One.", "Two.", "Three."]);
+    let (gone, _) = all.remove(2);
+    let gone = format!("{path}/{}", gone.as_str().unwrap());
+    assert_eq!(world.send(Method::DELETE, &gone, None).await.status, 200);
+    assert_eq!(listed().await, all);
+    // Where a thread has one text for them, they are as in its plain text.
+    let thread = json!({ "threadId": uuid(&made["id"], "conv_") });
+    let joined = Live::open(post(&world, "/v1/ag-ui/connect", &thread)).await.rest().await;
+    assert_eq!(joined[1].data["messages"][1]["content"], "One.\n\nThree.");
     Some(())
 }
 
