@@ -4,11 +4,14 @@ use domain::message::{Block, Message, MessageRole};
 use domain::run::OnDisconnect;
 use domain::wire::ag_ui_messages;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::open::client_id;
 use super::{Asked, Decided, FilePart, Incoming, Options, Said, Want, member, name};
 use crate::problem::Problem;
+
+/// Where the metadata of a brought message hold what its client had beside the blocks.
+const OWN: &str = "ag_ui";
 
 pub struct Input {
     pub thread: String,
@@ -85,11 +88,7 @@ fn said(messages: &[Value]) -> Result<(Vec<Said>, Want), Problem> {
         return Ok((Vec::new(), Want::Again { message: Some(message.ok_or_else(none)?), of: None }));
     }
     let message = incoming(&messages[last], &format!("/messages/{last}"))?;
-    let mut before: Vec<Said> = Vec::new();
-    for message in &messages[..last] {
-        earlier(message, &mut before);
-    }
-    Ok((before, Want::Answer { message, edit: false }))
+    Ok((earlier(&messages[..last]), Want::Answer { message, edit: false }))
 }
 
 fn incoming(message: &Value, at: &str) -> Result<Incoming, Problem> {
@@ -144,58 +143,111 @@ fn file(part: &Value, at: &str) -> Result<FilePart, Problem> {
     })
 }
 
-fn earlier(message: &Value, before: &mut Vec<Said>) {
-    let text = |value: &Value| match value {
-        Value::String(text) => Some(text.clone()),
+/// The messages before the last. One answer is several of a client's messages: what it thought, said and called, and what
+/// the calls came to. Their ids are kept beside it.
+fn earlier(messages: &[Value]) -> Vec<Said> {
+    let mut before: Vec<Said> = Vec::new();
+    let mut thoughts: Vec<(&Value, Block)> = Vec::new();
+    for message in messages {
+        let text = text(&message["content"]);
+        let role = match message["role"].as_str() {
+            Some("reasoning") => {
+                thoughts.extend(text.map(|text| (&message["id"], Block::Reasoning { text })));
+                continue;
+            }
+            Some("tool") => {
+                answer(message, &mut before);
+                continue;
+            }
+            Some("developer" | "system") => MessageRole::System,
+            Some("user") => MessageRole::User,
+            Some("assistant") => MessageRole::Assistant,
+            _ => continue,
+        };
+        if role != MessageRole::Assistant {
+            before.extend(thought(std::mem::take(&mut thoughts)));
+        }
+        let name = message["id"].as_str().map(str::to_owned);
+        let thought = thought(std::mem::take(&mut thoughts));
+        let (mut content, mut metadata) =
+            thought.map(|said| (said.content, said.metadata)).unwrap_or_default();
+        content.extend(text.map(|text| Block::Text { text }));
+        let calls: Vec<Block> =
+            message["toolCalls"].as_array().into_iter().flatten().filter_map(call).collect();
+        if !calls.is_empty() || message["role"] == "developer" {
+            metadata.entry(OWN).or_insert_with(|| json!({ "role": message["role"] }));
+        }
+        content.extend(calls);
+        before.push(Said { name, role, content, metadata });
+    }
+    before.extend(thought(thoughts));
+    before
+}
+
+fn text(content: &Value) -> Option<String> {
+    let text = match content {
+        Value::String(text) => text.clone(),
         Value::Array(parts) => {
             let texts: Vec<&str> = parts.iter().filter_map(|part| part["text"].as_str()).collect();
-            (!texts.is_empty()).then(|| texts.join("\n\n"))
+            texts.join("\n\n")
         }
-        _ => None,
+        _ => return None,
     };
-    let said = text(&message["content"]).filter(|text| !text.is_empty()).map(|text| Block::Text { text });
-    let role = match message["role"].as_str() {
-        Some("tool") => {
-            let calls = before.iter_mut().rev().flat_map(|said| said.content.iter_mut());
-            let mut calls = calls.filter_map(|block| match block {
-                Block::ToolCall { id, result, error, .. } => Some((id, result, error)),
-                _ => None,
-            });
-            if let Some((_, result, error)) = calls.find(|(id, ..)| message["toolCallId"] == id.as_str()) {
-                *result = serde_json::value::to_raw_value(&message["content"]).ok();
-                *error = message["error"].as_str().map(str::to_owned);
+    (!text.is_empty()).then_some(text)
+}
+
+/// An answer of thoughts alone, so far.
+fn thought(thoughts: Vec<(&Value, Block)>) -> Option<Said> {
+    let (ids, content): (Vec<&Value>, Vec<Block>) = thoughts.into_iter().unzip();
+    let metadata = Map::from_iter([(OWN.to_owned(), json!({ "role": "assistant", "thoughts": ids }))]);
+    (!content.is_empty()).then_some(Said { name: None, role: MessageRole::Assistant, content, metadata })
+}
+
+fn call(call: &Value) -> Option<Block> {
+    let args = call["function"]["arguments"].as_str().unwrap_or("{}");
+    Some(Block::ToolCall {
+        id: call["id"].as_str()?.to_owned(),
+        name: call["function"]["name"].as_str()?.to_owned(),
+        args: serde_json::from_str::<Box<RawValue>>(args).ok(),
+        result: None,
+        error: None,
+        truncated: false,
+        round: 1,
+    })
+}
+
+/// What a call came to goes to its call.
+fn answer(message: &Value, before: &mut [Said]) {
+    let Some(of) = message["toolCallId"].as_str() else { return };
+    for said in before.iter_mut().rev() {
+        let calls = said.content.iter_mut().filter_map(|block| match block {
+            Block::ToolCall { id, result, error, .. } => Some((id, result, error)),
+            _ => None,
+        });
+        if let Some((_, result, error)) = calls.into_iter().find(|(id, ..)| *id == of) {
+            *result = serde_json::value::to_raw_value(&message["content"]).ok();
+            *error = message["error"].as_str().map(str::to_owned);
+            if let Some(own) = said.metadata.get_mut(OWN) {
+                own["answers"][of] = message["id"].clone();
             }
             return;
         }
-        Some("developer" | "system") => MessageRole::System,
-        Some("user") => MessageRole::User,
-        Some("assistant") => MessageRole::Assistant,
-        _ => return,
-    };
-    let calls = message["toolCalls"].as_array().into_iter().flatten().filter_map(|call| {
-        let args = call["function"]["arguments"].as_str().unwrap_or("{}");
-        Some(Block::ToolCall {
-            id: call["id"].as_str()?.to_owned(),
-            name: call["function"]["name"].as_str()?.to_owned(),
-            args: serde_json::from_str::<Box<RawValue>>(args).ok(),
-            result: None,
-            error: None,
-            truncated: false,
-            round: 1,
-        })
-    });
-    let content: Vec<Block> = said.into_iter().chain(calls).collect();
-    before.push(Said { name: message["id"].as_str().map(str::to_owned), role, content });
+    }
 }
 
 /// A thread's messages as such a client has them.
 pub fn messages(base: &str, thread: &[Message]) -> Vec<Value> {
     let mut told = Vec::new();
     for message in thread {
+        let id = client_id(message).unwrap_or_else(|| message.id.to_string());
+        let metadata: Value = serde_json::from_str(&message.metadata).unwrap_or_default();
         match message.role {
+            MessageRole::Assistant if metadata[OWN].is_object() => {
+                brought(&id, message, &metadata[OWN], &mut told)
+            }
             MessageRole::Assistant => {
                 let (events, closing) = domain::answer::replay_events(&message.content);
-                let mut log = vec![("turn", json!({ "run": message.id }).to_string())];
+                let mut log = vec![("turn", json!({ "run": id }).to_string())];
                 log.extend(
                     events
                         .iter()
@@ -205,10 +257,46 @@ pub fn messages(base: &str, thread: &[Message]) -> Vec<Value> {
                 ag_ui_messages(base, log.iter().map(|(kind, data)| (*kind, data.as_str())), &mut told);
             }
             role => {
-                let id = client_id(message).unwrap_or_else(|| message.id.to_string());
-                told.push(json!({ "id": id, "role": role.as_str(), "content": message.text }));
+                let role = metadata[OWN]["role"].as_str().unwrap_or(role.as_str());
+                told.push(json!({ "id": id, "role": role, "content": message.text }));
             }
         }
     }
     told
+}
+
+/// An answer that a client brought, as the messages it was.
+fn brought(id: &str, message: &Message, own: &Value, told: &mut Vec<Value>) {
+    let blocks: Vec<Value> = serde_json::from_str(&message.content).unwrap_or_default();
+    let of = |kind: &'static str| blocks.iter().filter(move |block| block["type"] == kind);
+    for (n, block) in of("reasoning").enumerate() {
+        told.push(json!({ "id": own["thoughts"][n], "role": "reasoning", "content": block["text"] }));
+    }
+    let mut said = json!({ "id": id, "role": "assistant" });
+    if !message.text.is_empty() {
+        said["content"] = json!(message.text);
+    }
+    let calls = of("tool_call").map(|call| {
+        let args = if call["args"].is_null() { "{}".to_owned() } else { call["args"].to_string() };
+        json!({ "id": call["id"], "type": "function", "function": { "name": call["name"], "arguments": args } })
+    });
+    let calls: Vec<Value> = calls.collect();
+    if !calls.is_empty() {
+        said["toolCalls"] = json!(calls);
+    }
+    if said.as_object().is_some_and(|said| said.len() > 2) {
+        told.push(said);
+    }
+    for call in of("tool_call") {
+        let answer = &own["answers"][call["id"].as_str().unwrap_or_default()];
+        if answer.is_null() {
+            continue;
+        }
+        let mut result =
+            json!({ "id": answer, "role": "tool", "toolCallId": call["id"], "content": call["result"] });
+        if !call["error"].is_null() {
+            result["error"] = call["error"].clone();
+        }
+        told.push(result);
+    }
 }

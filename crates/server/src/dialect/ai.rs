@@ -3,8 +3,8 @@
 use domain::approval::denial;
 use domain::message::{Block, MessageRole};
 use domain::run::OnDisconnect;
-use serde_json::Value;
 use serde_json::value::to_raw_value;
+use serde_json::{Map, Value};
 
 use super::{Asked, Decided, FilePart, Incoming, Options, Said, Want, member, name};
 use crate::problem::Problem;
@@ -118,7 +118,8 @@ fn said(message: &Value) -> Option<Said> {
     if let Some(text) = message["content"].as_str().filter(|text| content.is_empty() && !text.is_empty()) {
         content.push(Block::Text { text: text.to_owned() });
     }
-    Some(Said { name: message["id"].as_str().map(str::to_owned), role, content })
+    let metadata = Map::new();
+    Some(Said { name: message["id"].as_str().map(str::to_owned), role, content, metadata })
 }
 
 fn block(part: &Value) -> Option<Block> {

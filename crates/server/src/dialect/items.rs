@@ -1,8 +1,8 @@
 //! OpenAI's items, read as messages: what was said, what was called, what a person decided.
 
 use domain::message::{Block, MessageRole};
-use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Map, Value};
 
 use super::{Decided, FilePart, Incoming, Said, member};
 use crate::problem::Problem;
@@ -110,7 +110,8 @@ fn flag(item: &Value, at: &str, name: &str) -> Result<bool, Problem> {
 fn answering(heard: &mut Heard) -> &mut Vec<Block> {
     heard.last = None;
     if heard.said.last().is_none_or(|said| said.role != MessageRole::Assistant) {
-        heard.said.push(Said { name: None, role: MessageRole::Assistant, content: Vec::new() });
+        let (role, content, metadata) = (MessageRole::Assistant, Vec::new(), Map::new());
+        heard.said.push(Said { name: None, role, content, metadata });
     }
     // There is one: it was just made where it was missing.
     let at = heard.said.len() - 1;
@@ -151,7 +152,8 @@ fn message(item: &Value, at: &str, heard: &mut Heard) -> Result<(), Problem> {
             return Err(Problem::invalid_value(&format!("{at}/role"), detail));
         }
     };
-    heard.said.push(Said { name: None, role, content: blocks.collect() });
+    let (content, metadata) = (blocks.collect(), Map::new());
+    heard.said.push(Said { name: None, role, content, metadata });
     heard.last = (role == MessageRole::User).then_some(incoming);
     Ok(())
 }

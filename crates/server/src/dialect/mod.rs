@@ -20,7 +20,7 @@ use domain::message::{Block, MessageRole};
 use domain::model::Manner;
 use domain::run::{OnBusy, OnDisconnect};
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use crate::extract::body::told;
@@ -84,6 +84,8 @@ pub struct Said {
     pub name: Option<String>,
     pub role: MessageRole,
     pub content: Vec<Block>,
+    /// What its client has beside the blocks, for the message's own metadata.
+    pub metadata: Map<String, Value>,
 }
 
 #[derive(Debug)]

@@ -437,10 +437,11 @@ pub fn earlier(app: &AppState, scope: &Scope, said: Vec<Said>) -> Vec<NewMessage
         let name = said.name.filter(|name| taken.insert(name.clone()));
         let id = name.as_deref().map_or_else(|| app.clock.new_id(), |name| message_id(scope.workspace, name));
         let is_id = name.as_deref().is_some_and(|name| spelled_id(name).is_some());
-        let metadata = match name {
-            Some(name) if !is_id => serde_json::json!({ "client_id": name }).to_string(),
-            _ => "{}".into(),
-        };
+        let mut metadata = said.metadata;
+        if let Some(name) = name.filter(|_| !is_id) {
+            metadata.insert("client_id".into(), name.into());
+        }
+        let metadata = serde_json::Value::Object(metadata).to_string();
         NewMessage { content: said.content, metadata, ..NewMessage::text(id, said.role, "", now) }
     });
     messages.collect()

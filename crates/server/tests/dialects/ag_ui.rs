@@ -15,6 +15,7 @@ stories!(
     a_thread_that_rests_is_told_whole,
     ids_of_messages_stay_as_they_were_sent,
     the_calls_of_a_round_stay_together,
+    a_thread_from_elsewhere_keeps_its_messages,
     a_call_interrupts_and_is_resumed,
     only_a_plain_yes_makes_the_call,
     an_interrupt_that_is_not_there_is_refused,
@@ -218,6 +219,32 @@ async fn the_calls_of_a_round_stay_together(backend: Backend) -> Option<()> {
     heard.dedup();
     ids.sort();
     assert_eq!(ids, heard);
+    Some(())
+}
+
+async fn a_thread_from_elsewhere_keeps_its_messages(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let call = |id: &str, args: &str| json!({ "id": id, "type": "function", "function": { "name": "look", "arguments": args } });
+    let uuid = uuid::Uuid::from_u128(0x0190_a1b2_0000_4000_8000_0000_0000_0abc).to_string();
+    let before = [
+        json!({ "id": "d1", "role": "developer", "content": "Be brief." }),
+        user("u1", "What is it?"),
+        json!({ "id": "r1", "role": "reasoning", "content": "Hm." }),
+        json!({ "id": uuid, "role": "assistant", "content": "I look.",
+            "toolCalls": [call("t1", r#"{"x":1}"#), call("t2", "{}")] }),
+        json!({ "id": "m1", "role": "tool", "toolCallId": "t1", "content": "found" }),
+        json!({ "id": "m2", "role": "tool", "toolCallId": "t2", "content": "", "error": "broken" }),
+        json!({ "id": "a2", "role": "assistant", "toolCalls": [call("t3", "{}")] }),
+        json!({ "id": "m3", "role": "tool", "toolCallId": "t3", "content": "3" }),
+        json!({ "id": "a3", "role": "assistant", "content": "It is." }),
+        json!({ "id": "r2", "role": "reasoning", "content": "Done?" }),
+    ];
+    let mut sent = before.to_vec();
+    sent.push(user("u2", "And now?"));
+    run(&world, &input("old", "r-1", &sent)).await;
+    let messages = kept(&world, "old").await;
+    assert_eq!(messages[..sent.len()], sent);
+    assert_eq!(messages[sent.len()]["content"], "Hello.");
     Some(())
 }
 
