@@ -194,6 +194,8 @@ pub struct Brought {
     pub message: Option<Uuid>,
     /// How the client calls the message, where that is not its id to the letter.
     pub message_name: Option<String>,
+    /// What the client has of the message beside its text and files, for the message's metadata.
+    pub metadata: serde_json::Map<String, serde_json::Value>,
     /// What a model is told for this turn alone, beside its agent's instructions.
     pub instructions: Option<String>,
     /// How a model is to answer this turn, and how much it may say.

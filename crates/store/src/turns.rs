@@ -279,9 +279,11 @@ pub(crate) fn user_message(
 ) -> Result<NewMessage> {
     let content = blocks_from_json(&said.content).map_err(|fault| StoreError::Internal(fault.to_string()))?;
     let mut message = NewMessage { content, ..NewMessage::text(id, MessageRole::User, "", now) };
+    let mut metadata = brought.metadata.clone();
     if let Some(name) = &brought.message_name {
-        message.metadata = to_json(&serde_json::json!({ "client_id": name }))?;
+        metadata.insert("client_id".into(), name.as_str().into());
     }
+    message.metadata = to_json(&metadata)?;
     Ok(message)
 }
 

@@ -30,8 +30,18 @@ pub fn ui_message(
         let told = part(base, conversation, block, &mut taken);
         parts.extend(told.map(|told| denied(told, block, approvals)));
     }
-    json!({ "id": id, "role": message.role.as_str(), "parts": parts,
-        "metadata": { "createdAt": message.created_at.as_millisecond() } })
+    // What its client had beside what the blocks hold.
+    let own = &crate::json::value(&message.metadata)["ui"];
+    let before = usize::from(message.role == MessageRole::Assistant);
+    for kept in own["parts"].as_array().into_iter().flatten() {
+        let place = kept[0].as_u64().and_then(|place| usize::try_from(place).ok()).unwrap_or(usize::MAX);
+        parts.insert(place.saturating_add(before).min(parts.len()), kept[1].clone());
+    }
+    let metadata = match &own["metadata"] {
+        Value::Null => json!({ "createdAt": message.created_at.as_millisecond() }),
+        brought => brought.clone(),
+    };
+    json!({ "id": id, "role": message.role.as_str(), "parts": parts, "metadata": metadata })
 }
 
 fn part(base: &str, conversation: &str, block: &Value, taken: &mut HashSet<String>) -> Option<Value> {

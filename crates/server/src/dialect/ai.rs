@@ -1,10 +1,11 @@
 //! Requests of the Vercel AI SDK: `{ id, messages, trigger, messageId }`, or `{ id, message }`.
 
 use domain::approval::denial;
+use domain::event::Source;
 use domain::message::{Block, MessageRole};
 use domain::run::OnDisconnect;
 use serde_json::value::to_raw_value;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::{Asked, Decided, FilePart, Incoming, Options, Said, Want, member, name};
 use crate::problem::Problem;
@@ -105,21 +106,53 @@ fn incoming(message: &Value, at: &str) -> Result<Incoming, Problem> {
             _ => {}
         }
     }
+    let stays = |part: &Value| match part["type"].as_str() {
+        Some("text") => part["text"].as_str().is_some_and(|text| !text.trim().is_empty()),
+        kind => kind == Some("file"),
+    };
+    read.metadata = own(message, stays);
     if read.texts.iter().all(|text| text.trim().is_empty()) && read.files.is_empty() {
         return Err(Problem::invalid_value(at, "The message is empty: it has no text and no file."));
     }
     Ok(read)
 }
 
-/// A message from before, as far as it can be kept: texts, thoughts, calls.
+/// A message from before, as far as it can be kept: texts, thoughts, calls, sources, and what is its client's own.
 fn said(message: &Value) -> Option<Said> {
     let role = MessageRole::parse(message["role"].as_str()?)?;
-    let mut content: Vec<Block> = parts(message).filter_map(block).collect();
+    // Only an answer cites.
+    let kept = |part: &Value| {
+        block(part).filter(|block| role == MessageRole::Assistant || !matches!(block, Block::Source(_)))
+    };
+    let mut content: Vec<Block> = parts(message).filter_map(kept).collect();
     if let Some(text) = message["content"].as_str().filter(|text| content.is_empty() && !text.is_empty()) {
         content.push(Block::Text { text: text.to_owned() });
     }
-    let metadata = Map::new();
+    let metadata = own(message, |part| kept(part).is_some());
     Some(Said { name: message["id"].as_str().map(str::to_owned), role, content, metadata })
+}
+
+/// What no block can hold: a message's metadata, and its parts that are data or a document's, each with its place among
+/// those that stay.
+fn own(message: &Value, stays: impl Fn(&Value) -> bool) -> Map<String, Value> {
+    let (mut kept, mut place) = (Vec::new(), 0);
+    for part in parts(message) {
+        let stays = stays(part);
+        let kind = part["type"].as_str().unwrap_or("");
+        if !stays && (kind.starts_with("data-") || kind.starts_with("source-")) {
+            kept.push(json!([place, part]));
+            place += 1;
+        }
+        place += usize::from(stays);
+    }
+    let mut own = Map::new();
+    if !message["metadata"].is_null() {
+        own.insert("metadata".into(), message["metadata"].clone());
+    }
+    if !kept.is_empty() {
+        own.insert("parts".into(), kept.into());
+    }
+    if own.is_empty() { own } else { Map::from_iter([("ui".to_owned(), own.into())]) }
 }
 
 fn block(part: &Value) -> Option<Block> {
@@ -127,6 +160,13 @@ fn block(part: &Value) -> Option<Block> {
     match part["type"].as_str()? {
         "text" => Some(Block::Text { text: text()? }),
         "reasoning" => Some(Block::Reasoning { text: text()? }),
+        "source-url" => Some(Block::Source(Source {
+            id: part["sourceId"].as_str()?.to_owned(),
+            title: part["title"].as_str()?.to_owned(),
+            url: Some(part["url"].as_str()?.to_owned()),
+            locator: None,
+            snippet: String::new(),
+        })),
         kind => {
             let name = kind.strip_prefix("tool-").or_else(|| part["toolName"].as_str())?;
             let raw = |value: &Value| (!value.is_null()).then(|| to_raw_value(value).ok()).flatten();

@@ -67,6 +67,8 @@ pub struct Incoming {
     pub name: Option<String>,
     pub texts: Vec<String>,
     pub files: Vec<FilePart>,
+    /// As of `Said`.
+    pub metadata: Map<String, Value>,
 }
 
 #[derive(Debug, Clone)]

@@ -2,6 +2,7 @@
 //! starts the turn.
 
 use axum::http::StatusCode;
+use domain::answer::sources_json;
 use domain::approval::Decision;
 use domain::conversation::{ConversationPatch, NewConversation};
 use domain::message::{Block, Message, MessageRole, NewMessage, Window, plain_text};
@@ -297,6 +298,7 @@ impl Opening<'_> {
             conversation: if conversation.is_none() { self.id } else { None },
             message: name.filter(|_| !edited).map(|name| message_id(self.scope.workspace, name)),
             message_name: name.filter(|_| edited || !is_id).map(str::to_owned),
+            metadata: message.map(|message| message.metadata.clone()).unwrap_or_default(),
             instructions: self.instructions.take(),
             manner: std::mem::take(&mut self.manner),
             max_tokens: self.max_tokens,
@@ -442,7 +444,8 @@ pub fn earlier(app: &AppState, scope: &Scope, said: Vec<Said>) -> Vec<NewMessage
             metadata.insert("client_id".into(), name.into());
         }
         let metadata = serde_json::Value::Object(metadata).to_string();
-        NewMessage { content: said.content, metadata, ..NewMessage::text(id, said.role, "", now) }
+        let (sources, content) = (sources_json(&said.content), said.content);
+        NewMessage { content, sources, metadata, ..NewMessage::text(id, said.role, "", now) }
     });
     messages.collect()
 }

@@ -22,7 +22,11 @@ pub fn without(message: &Message, item: &str) -> Option<Message> {
     let texts = content.iter().filter(|block| kind(block) == "text").filter_map(|block| text(block));
     let mut metadata: Map<String, Value> = serde_json::from_str(&message.metadata).unwrap_or_default();
     match left.is_empty() {
-        true => metadata.insert(REMOVED.into(), json!(true)),
+        true => {
+            // What its client had beside the blocks goes with them.
+            metadata.remove("ui");
+            metadata.insert(REMOVED.into(), json!(true))
+        }
         false => metadata.insert("item_ids".into(), Value::Array(left)),
     };
     let sourced = content.iter().any(|block| kind(block) == "source");

@@ -17,6 +17,7 @@ stories!(
     ids_of_messages_stay_as_they_were_sent,
     messages_are_edited_answered_again_and_heard_once,
     a_chat_from_elsewhere_brings_its_messages,
+    what_is_a_clients_own_comes_back,
     files_come_with_the_message,
     a_call_waits_for_the_user_of_the_page,
     an_approval_that_is_not_there_is_refused,
@@ -276,6 +277,41 @@ async fn a_chat_from_elsewhere_brings_its_messages(backend: Backend) -> Option<(
     let body = json!({ "id": "old", "messages": [user("x", "forged"), user("u3", "and on")] });
     chat(&world, body).await;
     assert_eq!(world.thread(&conversation).await.len(), 6);
+    Some(())
+}
+
+async fn what_is_a_clients_own_comes_back(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let text = |text: &str| json!({ "type": "text", "text": text, "state": "done" });
+    let data =
+        |n: u32| json!({ "type": "data-chart", "id": format!("d{n}"), "data": { "n": [n, null, "ä"] } });
+    let document = json!({ "type": "source-document", "sourceId": "s1", "mediaType": "application/pdf", "title": "A",
+        "filename": "a.pdf" });
+    let page =
+        json!({ "type": "source-url", "sourceId": "s2", "url": "https://a.example/", "title": "A page" });
+    let first = json!({ "id": "u1", "role": "user", "metadata": { "mood": "good", "run": 7 },
+        "parts": [data(1), text("hi"), page, data(2)] });
+    let second = json!({ "id": "a1", "role": "assistant", "metadata": "plain",
+        "parts": [{ "type": "step-start" }, data(3), text("Hello."), page, data(4), text("So."), document] });
+    let third = json!({ "id": "u2", "role": "user", "metadata": { "createdAt": 1 }, "parts": [text("go on"), data(5)] });
+    let body = json!({ "id": "own", "messages": [first, second, third] });
+    let live = Live::open(post(&world, &body)).await;
+    let conversation = live.header("threadkeep-conversation");
+    live.rest().await;
+    let shown = async || world.get("/v1/ai/chat/own").await.body["messages"].as_array().unwrap().clone();
+    let kept = shown().await;
+    assert_eq!(kept[..3], [first, second, third]);
+    assert!(kept[3]["metadata"]["createdAt"].is_number());
+    // A page that is cited is one in every client's eyes.
+    let stored = world.conversation(&conversation).await;
+    assert_eq!(stored["messages"][1]["sources"][0]["url"], "https://a.example/");
+    assert_eq!(stored["messages"][0]["sources"], json!([]));
+    // An edit has what it brings, and what came before is as it was.
+    let edited =
+        json!({ "id": "u2", "role": "user", "metadata": { "edited": true }, "parts": [text("no"), data(6)] });
+    chat(&world, json!({ "id": "own", "messageId": "u2", "messages": [edited] })).await;
+    let after = shown().await;
+    assert_eq!((&after[..2], &after[2]), (&kept[..2], &edited));
     Some(())
 }
 
