@@ -391,3 +391,48 @@ fn a_page_that_joins_before_a_step_is_given_anything_hears_of_it() {
     let kinds: Vec<&str> = of_call.map(|event| event["type"].as_str().unwrap()).collect();
     assert_eq!(kinds, ["TOOL_CALL_START", "TOOL_CALL_ARGS", "TOOL_CALL_END", "TOOL_CALL_RESULT"]);
 }
+
+#[test]
+fn an_anthropic_client_has_sources_as_citations_and_files_as_blocks() {
+    let source = |id: &str| json!({ "id": id, "title": "A", "url": "https://a.example/", "snippet": "a" });
+    let sources = |id: &str| ("sources", json!({ "sources": [source(id)] }));
+    let file = json!({ "type": "file", "fileId": "f", "name": "a.csv", "mimeType": "text/csv", "size": 1, "sha256": "0" });
+    let delta = |text: &str| ("delta", json!({ "text": text }));
+    let log = vec![
+        log().remove(0),
+        sources("before"),
+        delta("One."),
+        sources("after"),
+        sources("after"),
+        delta("Two."),
+        ("file", file),
+        sources("last"),
+        ("result", json!({ "message": "", "assistant": null })),
+        ("done", json!({ "status": "succeeded" })),
+    ];
+    let mut blocks: Vec<(String, String, usize)> = Vec::new();
+    for (_, _, data) in frames(&written(Wire::Anthropic, &log, 0)) {
+        let data: Value = serde_json::from_str(&data).unwrap();
+        let delta = &data["delta"];
+        match (data["type"].as_str().unwrap(), delta["type"].as_str()) {
+            ("content_block_start", _) => {
+                let kind = data["content_block"]["type"].as_str().unwrap().to_owned();
+                blocks.push((kind, String::new(), 0));
+            }
+            (_, Some("text_delta")) => blocks.last_mut().unwrap().1 += delta["text"].as_str().unwrap(),
+            (_, Some("citations_delta")) => {
+                assert_eq!(delta["citation"]["source"], "https://a.example/");
+                blocks.last_mut().unwrap().2 += 1;
+            }
+            _ => {}
+        }
+    }
+    let block = |kind: &str, text: &str, cited| (kind.to_owned(), text.to_owned(), cited);
+    let expected = [
+        block("text", "One.", 3),
+        block("text", "Two.", 0),
+        block("container_upload", "", 0),
+        block("text", "", 1),
+    ];
+    assert_eq!(blocks, expected);
+}

@@ -1,5 +1,6 @@
 //! For parsers of Anthropic's stream: one message, its blocks one after the other. A call that was made on the server
-//! is a block of the server's own, and its result another.
+//! is a block of the server's own, and its result another. Sources are citations of the text that is open or follows; an
+//! approval has no word here.
 
 use std::collections::{HashMap, HashSet};
 
@@ -20,6 +21,10 @@ pub(super) struct Anthropic {
     /// How each call is told, by its round and id: one that comes again in another round has another name.
     names: HashMap<(u64, String), String>,
     taken: HashSet<String>,
+    /// Citations for the next text.
+    notes: Vec<Value>,
+    /// The open text has had its citations: what is said next is another one.
+    cited: bool,
 }
 
 impl Anthropic {
@@ -56,7 +61,7 @@ impl Anthropic {
                 if !rest.is_empty() {
                     self.text(&rest, &mut frames);
                 }
-                self.close(&mut frames);
+                self.finish(&mut frames);
                 let reason = match self.told.short {
                     Short::No => "end_turn",
                     Short::Cut => "max_tokens",
@@ -70,11 +75,23 @@ impl Anthropic {
                     "delta": { "stop_reason": reason, "stop_sequence": null } }));
             }
             Word::Failure { message, .. } => {
-                self.close(&mut frames);
+                self.finish(&mut frames);
                 frames.push(json!({ "type": "error", "error": { "type": "api_error", "message": message } }));
             }
             Word::Done if self.told.failed => {}
             Word::Done => frames.push(json!({ "type": "message_stop" })),
+            Word::Other(data) if kind == "sources" => {
+                self.notes.extend(data["sources"].as_array().into_iter().flatten().map(citation));
+                if self.open == Some("text") {
+                    self.cite(&mut frames);
+                    self.cited = true;
+                }
+            }
+            Word::Other(file) if kind == "file" => {
+                let block = json!({ "type": "container_upload", "file_id": file["fileId"] });
+                self.start(&block, &mut frames);
+                self.close(&mut frames);
+            }
             Word::Other(_) | Word::Nothing => {}
         }
         let last = frames.len().saturating_sub(1);
@@ -85,8 +102,28 @@ impl Anthropic {
     }
 
     fn text(&mut self, text: &str, frames: &mut Vec<Value>) {
+        if self.cited {
+            self.close(frames);
+        }
         self.open_block("text", frames);
+        self.cite(frames);
         frames.push(self.delta(json!({ "type": "text_delta", "text": text })));
+    }
+
+    /// Puts the citations that wait into the open text.
+    fn cite(&mut self, frames: &mut Vec<Value>) {
+        for citation in std::mem::take(&mut self.notes) {
+            frames.push(self.delta(json!({ "type": "citations_delta", "citation": citation })));
+        }
+    }
+
+    /// Nothing more is said: citations that no text came for have one of their own.
+    fn finish(&mut self, frames: &mut Vec<Value>) {
+        if !self.notes.is_empty() {
+            self.open_block("text", frames);
+            self.cite(frames);
+        }
+        self.close(frames);
     }
 
     fn delta(&self, delta: Value) -> Value {
@@ -114,6 +151,7 @@ impl Anthropic {
     }
 
     fn close(&mut self, frames: &mut Vec<Value>) {
+        self.cited = false;
         if self.ungiven.take().is_some() {
             frames.push(self.input(&json!({})));
         }
@@ -170,4 +208,11 @@ impl Anthropic {
         self.start(&block, frames);
         self.close(frames);
     }
+}
+
+/// The one citation of that dialect which may be of anything.
+fn citation(source: &Value) -> Value {
+    let place = ["url", "locator", "id"].into_iter().find_map(|name| source[name].as_str());
+    json!({ "type": "search_result_location", "source": place, "title": source["title"],
+        "cited_text": source["snippet"], "search_result_index": 0, "start_block_index": 0, "end_block_index": 1 })
 }
