@@ -217,6 +217,7 @@ impl Writer for Chunks {
             }
             ModelEvent::End(Err(fault)) => {
                 failure(fault, out);
+                out.extend_from_slice(b"data: [DONE]\n\n");
             }
             ModelEvent::Blocks(_) | ModelEvent::Own(_) => {}
         }

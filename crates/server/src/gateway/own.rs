@@ -98,7 +98,10 @@ impl Writer for OwnWords {
             }
             ModelEvent::End(Ok(_)) if self.begun => self.end(out),
             ModelEvent::End(Err(fault)) if self.begun => match self.dialect {
-                Dialect::Openai => openai::failure(fault, out),
+                Dialect::Openai => {
+                    openai::failure(fault, out);
+                    self.end(out);
+                }
                 Dialect::Anthropic => anthropic::failure(fault, out),
             },
             _ if self.begun => {}
