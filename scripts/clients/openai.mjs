@@ -61,6 +61,12 @@ assert.deepEqual(items.map((item) => item.type), ['message', 'message', 'message
 assert.equal((await client.conversations.items.retrieve(items[0].id, { conversation_id: made.id })).id, items[0].id);
 assert.deepEqual((await client.conversations.update(made.id, { metadata: { topic: 'y' } })).metadata, { topic: 'y' });
 
+// Images and files are kept.
+const image_url = 'data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==';
+const content = [{ type: 'input_text', text: 'see' }, { type: 'input_image', detail: 'auto', image_url }, { type: 'input_file', filename: 'a.txt', file_data: 'data:text/plain;base64,aGk=' }];
+const added = await client.conversations.items.create(made.id, { items: [{ type: 'message', role: 'user', content }] });
+assert.deepEqual(added.data[0].content.map((part) => [part.type, part.filename]), [['input_text', undefined], ['input_image', undefined], ['input_file', 'a.txt']]);
+
 // Busy, unknown, wrong.
 const busy = await client.responses.create({ model, input: 'think 2000 words', conversation: made.id, background: true });
 await assert.rejects(client.responses.create({ model, input: 'hi', conversation: made.id }), (error) => {
@@ -71,6 +77,8 @@ await assert.rejects(client.responses.create({ model, input: 'hi', conversation:
 await client.responses.cancel(busy.id);
 await assert.rejects(client.responses.create({ model: 'nobody/nothing', input: 'hi' }), OpenAI.NotFoundError);
 await assert.rejects(client.responses.create({ model, input: [] }), OpenAI.BadRequestError);
+const far = [{ role: 'user', content: [{ type: 'input_image', detail: 'auto', image_url: 'https://example.com/a.png' }] }];
+await assert.rejects(client.responses.create({ model, input: far }), OpenAI.BadRequestError);
 await assert.rejects(new OpenAI({ baseURL: `${url}/v1`, apiKey: 'wrong', maxRetries: 0 }).responses.create({ model, input: 'hi' }), OpenAI.AuthenticationError);
 const failed = await client.responses.create({ model, input: 'fail' });
 assert.deepEqual([failed.status, failed.error.code], ['failed', 'model_error']);

@@ -178,7 +178,7 @@ fn earlier(messages: &[Value]) -> Vec<Said> {
             metadata.entry(OWN).or_insert_with(|| json!({ "role": message["role"] }));
         }
         content.extend(calls);
-        before.push(Said { name, role, content, metadata });
+        before.push(Said { name, role, content, metadata, files: Vec::new() });
     }
     before.extend(thought(thoughts));
     before
@@ -200,7 +200,8 @@ fn text(content: &Value) -> Option<String> {
 fn thought(thoughts: Vec<(&Value, Block)>) -> Option<Said> {
     let (ids, content): (Vec<&Value>, Vec<Block>) = thoughts.into_iter().unzip();
     let metadata = Map::from_iter([(OWN.to_owned(), json!({ "role": "assistant", "thoughts": ids }))]);
-    (!content.is_empty()).then_some(Said { name: None, role: MessageRole::Assistant, content, metadata })
+    let role = MessageRole::Assistant;
+    (!content.is_empty()).then_some(Said { name: None, role, content, metadata, files: Vec::new() })
 }
 
 fn call(call: &Value) -> Option<Block> {

@@ -129,7 +129,7 @@ fn said(message: &Value) -> Option<Said> {
         content.push(Block::Text { text: text.to_owned() });
     }
     let metadata = own(message, |part| kept(part).is_some());
-    Some(Said { name: message["id"].as_str().map(str::to_owned), role, content, metadata })
+    Some(Said { name: message["id"].as_str().map(str::to_owned), role, content, metadata, files: Vec::new() })
 }
 
 /// What no block can hold: a message's metadata, and its parts that are data or a document's, each with its place among

@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use bytes::Bytes;
-use domain::file::{Bag, FileSource};
+use domain::file::{Bag, File, FileSource};
 use domain::scope::Scope;
 use store::StoreError;
 use uuid::Uuid;
@@ -66,10 +66,23 @@ fn decode(data: &str) -> Option<Bytes> {
     Some(bytes.into())
 }
 
+/// What can be refused before anything is written.
+pub fn check(app: &AppState, parts: &[FilePart]) -> Result<(), Problem> {
+    let most = app.limits.max_files_per_message;
+    if let Some(over) = usize::try_from(most).ok().and_then(|most| parts.get(most)) {
+        let detail = format!("The message has more than the {most} files that it may have.");
+        return Err(Problem::invalid_value(&over.pointer, detail).with("limit", most));
+    }
+    for part in parts {
+        find(app, part)?;
+    }
+    Ok(())
+}
+
 /// The files of a message.
 pub struct Put {
     /// In the order of its parts.
-    pub ids: Vec<Uuid>,
+    pub files: Vec<File>,
     /// Of those, the ones that were not there before.
     pub new: Vec<Uuid>,
 }
@@ -83,7 +96,7 @@ pub async fn put(
 ) -> Result<Put, Problem> {
     let bag = Bag::Conversation(conversation);
     let mut upload = Upload::new(app, scope, Target { bag, source: FileSource::User });
-    let mut ids = Vec::with_capacity(parts.len());
+    let (mut ids, mut files) = (Vec::with_capacity(parts.len()), Vec::new());
     for part in parts {
         match find(app, part)? {
             Found::Here(bytes) => upload.take_bytes(&file_name(part), bytes).await?,
@@ -97,6 +110,7 @@ pub async fn put(
                 };
                 if file.bag == bag {
                     ids.push(id);
+                    files.push(file);
                     continue;
                 }
                 upload.copy(&file).await?;
@@ -106,12 +120,14 @@ pub async fn put(
     }
     let new: Vec<Uuid> = upload.stored.iter().map(|stored| stored.id).collect();
     if !new.is_empty() {
-        upload.keep().await?;
+        files.extend(upload.keep().await?);
     }
-    Ok(Put { ids, new })
+    let named = |id: Uuid| files.iter().find(|file| file.id == id).cloned();
+    Ok(Put { files: ids.into_iter().filter_map(named).collect(), new })
 }
 
-fn file_name(part: &FilePart) -> String {
+/// What a file is called that came without a name, too.
+pub fn file_name(part: &FilePart) -> String {
     let subtype = part.media_type.split(['/', ';', '+']).nth(1).unwrap_or("").trim();
     match (&part.name, subtype) {
         (Some(name), _) => name.clone(),

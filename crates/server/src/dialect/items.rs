@@ -75,7 +75,7 @@ pub fn read_news(items: &[Value], at: &str) -> Result<News, Problem> {
                 message.texts.extend(texts);
                 message.files.extend(files);
             }
-            ("message", Some("system" | "developer")) => news.rules.extend(content(item, &at)?.texts),
+            ("message", Some("system" | "developer")) => news.rules.extend(words(content(item, &at)?)?),
             ("mcp_approval_response", _) => news.decided.push(decided(item, &at)?),
             _ => {
                 let detail = "What goes on with a conversation are messages of its user, and of developers for this \
@@ -111,7 +111,7 @@ fn answering(heard: &mut Heard) -> &mut Vec<Block> {
     heard.last = None;
     if heard.said.last().is_none_or(|said| said.role != MessageRole::Assistant) {
         let (role, content, metadata) = (MessageRole::Assistant, Vec::new(), Map::new());
-        heard.said.push(Said { name: None, role, content, metadata });
+        heard.said.push(Said { name: None, role, content, metadata, files: Vec::new() });
     }
     // There is one: it was just made where it was missing.
     let at = heard.said.len() - 1;
@@ -139,23 +139,39 @@ fn output(item: &Value, at: &str, heard: &mut Heard) -> Result<(), Problem> {
 
 fn message(item: &Value, at: &str, heard: &mut Heard) -> Result<(), Problem> {
     let incoming = content(item, at)?;
-    let blocks = incoming.texts.iter().map(|text| Block::Text { text: text.clone() });
-    let role = match item["role"].as_str() {
-        Some("user") => MessageRole::User,
+    let text = |text: String| Block::Text { text };
+    let (role, content, files, last) = match item["role"].as_str() {
+        Some("user") => {
+            let (texts, files) = (incoming.texts.clone(), incoming.files.clone());
+            (MessageRole::User, texts.into_iter().map(text).collect(), files, Some(incoming))
+        }
         Some("assistant") => {
-            answering(heard).extend(blocks);
+            let said = words(incoming)?;
+            answering(heard).extend(said.into_iter().map(text));
             return Ok(());
         }
-        Some("system" | "developer") => MessageRole::System,
+        Some("system" | "developer") => {
+            (MessageRole::System, words(incoming)?.into_iter().map(text).collect(), Vec::new(), None)
+        }
         _ => {
             let detail = "role must be user, assistant, system or developer.";
             return Err(Problem::invalid_value(&format!("{at}/role"), detail));
         }
     };
-    let (content, metadata) = (blocks.collect(), Map::new());
-    heard.said.push(Said { name: None, role, content, metadata });
-    heard.last = (role == MessageRole::User).then_some(incoming);
+    heard.said.push(Said { name: None, role, content, metadata: Map::new(), files });
+    heard.last = last;
     Ok(())
+}
+
+/// The texts of a message that can have nothing else.
+fn words(incoming: Incoming) -> Result<Vec<String>, Problem> {
+    match incoming.files.first() {
+        Some(file) => Err(Problem::invalid_value(
+            &file.pointer,
+            "Only the messages of a user have images and files here.",
+        )),
+        None => Ok(incoming.texts),
+    }
 }
 
 fn content(item: &Value, at: &str) -> Result<Incoming, Problem> {
@@ -195,15 +211,21 @@ fn file(part: &Value, at: &str) -> Result<FilePart, Problem> {
         .into_iter()
         .find_map(|name| Some((name, part[name].as_str()?)));
     let (member_name, url) = match (url, part["file_id"].as_str()) {
+        // Some send the base64 alone.
+        (Some(("file_data", data)), _) if !data.starts_with("data:") => {
+            ("file_data", format!("data:;base64,{data}"))
+        }
         (Some((name, url)), _) => (name, url.to_owned()),
         (None, Some(id)) => ("file_id", format!("/v1/files/{id}/content")),
         (None, None) => {
-            return Err(Problem::invalid_value(at, "A file part has file_data, file_url or file_id."));
+            let detail = "An image has image_url or file_id, a file has file_data, file_url or file_id.";
+            return Err(Problem::invalid_value(at, detail));
         }
     };
+    let head = url.strip_prefix("data:").and_then(|data| data.split([';', ',']).next());
     Ok(FilePart {
         name: part["filename"].as_str().map(str::to_owned),
-        media_type: String::new(),
+        media_type: head.unwrap_or_default().to_owned(),
         url,
         pointer: format!("{at}/{member_name}"),
     })

@@ -88,6 +88,7 @@ pub struct Said {
     pub content: Vec<Block>,
     /// What its client has beside the blocks, for the message's own metadata.
     pub metadata: Map<String, Value>,
+    pub files: Vec<FilePart>,
 }
 
 #[derive(Debug)]

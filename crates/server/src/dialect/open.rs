@@ -1,10 +1,13 @@
 //! From what a client asked for to a run: finds or makes the conversation, brings files and earlier messages in, and
 //! starts the turn.
 
+use std::collections::HashSet;
+
 use axum::http::StatusCode;
 use domain::answer::sources_json;
 use domain::approval::Decision;
 use domain::conversation::{ConversationPatch, NewConversation};
+use domain::file::File;
 use domain::message::{Block, Message, MessageRole, NewMessage, Window, plain_text};
 use domain::model::Manner;
 use domain::run::{Brought, Run, StartTurn, TurnMessage, message_id, named_id, spelled_id};
@@ -184,6 +187,7 @@ impl Opening<'_> {
     /// A message for a conversation that is not there yet.
     async fn first(mut self, before: Vec<Said>, message: Incoming) -> Result<Opened, Problem> {
         self.check(&message)?;
+        check_files(self.app, &before)?;
         if before.is_empty() && message.files.is_empty() {
             let turn = self.turn(None, None, Some(&message), None);
             check_names(&turn)?;
@@ -214,8 +218,7 @@ impl Opening<'_> {
         };
         let opened = async {
             if !before.is_empty() {
-                let messages = earlier(app, scope, before);
-                version = app.store.append_messages(scope, id, &messages, app.clock.now()).await?.version;
+                version = bring(app, scope, id, before).await?.1;
             }
             self.start(Some(id), None, Some(message)).await
         };
@@ -236,18 +239,10 @@ impl Opening<'_> {
 
     /// What can be refused before anything is written.
     fn check(&self, message: &Incoming) -> Result<(), Problem> {
-        let most = self.app.limits.max_files_per_message;
-        if message.files.len() as u64 > most {
-            let detail = format!("The message has more than the {most} files that it may have.");
-            return Err(Problem::invalid_value("/messages", detail).with("limit", most));
-        }
         if blocks(message).is_empty() {
             return Err(Problem::invalid_value("/messages", "The message is empty."));
         }
-        for part in &message.files {
-            files::find(self.app, part)?;
-        }
-        Ok(())
+        files::check(self.app, &message.files)
     }
 
     async fn begin(&self, turn: StartTurn) -> Result<Opened, TurnError> {
@@ -266,7 +261,7 @@ impl Opening<'_> {
             self.check(message)?;
             if let (false, Some(conversation)) = (message.files.is_empty(), conversation) {
                 let put = files::put(self.app, self.scope, conversation, &message.files).await?;
-                (attachments, new) = (Some(put.ids), put.new);
+                (attachments, new) = (Some(put.files.iter().map(|file| file.id).collect()), put.new);
             }
         }
         let turn = self.turn(conversation, replace, message.as_ref(), attachments);
@@ -381,21 +376,6 @@ pub fn busy_is_locked(problem: Problem) -> Problem {
     Problem { extra: problem.extra, ..locked() }
 }
 
-/// Puts the files of a message that is only kept, not answered, into the bag.
-pub async fn put_files(
-    app: &AppState,
-    scope: &Scope,
-    conversation: Uuid,
-    message: Option<&Incoming>,
-) -> Result<(), Problem> {
-    match message {
-        Some(message) if !message.files.is_empty() => {
-            files::put(app, scope, conversation, &message.files).await.map(|_| ())
-        }
-        _ => Ok(()),
-    }
-}
-
 /// Whether a request is refused, or only a repeated one: nothing may be left of it. Of one that failed it is not known
 /// whether its turn has begun.
 fn writes_nothing(opened: &Result<Opened, Problem>) -> bool {
@@ -411,8 +391,8 @@ fn blocks(message: &Incoming) -> Vec<Block> {
     let texts = message.texts.iter().filter(|text| !text.trim().is_empty());
     let mut blocks: Vec<Block> = texts.map(|text| Block::Text { text: text.clone() }).collect();
     if blocks.is_empty() && !message.files.is_empty() {
-        let names = message.files.iter().map(|file| file.name.as_deref().unwrap_or("a file"));
-        blocks.push(Block::Text { text: names.collect::<Vec<_>>().join(", ") });
+        let names: Vec<String> = message.files.iter().map(files::file_name).collect();
+        blocks.push(Block::Text { text: names.join(", ") });
     }
     blocks
 }
@@ -432,20 +412,56 @@ pub fn client_id(message: &Message) -> Option<String> {
     serde_json::from_str::<Metadata>(&message.metadata).ok()?.client_id
 }
 
-/// Messages from before this server heard of the conversation.
-pub fn earlier(app: &AppState, scope: &Scope, said: Vec<Said>) -> Vec<NewMessage> {
-    let (now, mut taken) = (app.clock.now(), std::collections::HashSet::new());
-    let messages = said.into_iter().filter(|said| !said.content.is_empty()).map(|said| {
-        let name = said.name.filter(|name| taken.insert(name.clone()));
-        let id = name.as_deref().map_or_else(|| app.clock.new_id(), |name| message_id(scope.workspace, name));
-        let is_id = name.as_deref().is_some_and(|name| spelled_id(name).is_some());
-        let mut metadata = said.metadata;
-        if let Some(name) = name.filter(|_| !is_id) {
-            metadata.insert("client_id".into(), name.into());
+/// What can be refused of their files before anything is written.
+pub fn check_files(app: &AppState, said: &[Said]) -> Result<(), Problem> {
+    said.iter().try_for_each(|said| files::check(app, &said.files))
+}
+
+/// Puts messages from before this server heard of them at the end of a thread, with their files; answers their ids and
+/// the conversation's version.
+pub async fn bring(
+    app: &AppState,
+    scope: &Scope,
+    conversation: Uuid,
+    said: Vec<Said>,
+) -> Result<(Vec<Uuid>, i64), Problem> {
+    check_files(app, &said)?;
+    let mut new = Vec::new();
+    let brought = async {
+        let (mut messages, mut taken) = (Vec::new(), HashSet::new());
+        for mut said in said.into_iter().filter(|said| !said.content.is_empty() || !said.files.is_empty()) {
+            let put = files::put(app, scope, conversation, &said.files).await?;
+            new.extend(put.new);
+            if said.content.is_empty() {
+                let names: Vec<&str> = put.files.iter().map(|file| file.name.as_str()).collect();
+                said.content.push(Block::Text { text: names.join(", ") });
+            }
+            let attached: Vec<_> = put.files.iter().map(File::attachment).collect();
+            let file_attachments = serde_json::to_string(&attached).unwrap_or_else(|_| "[]".into());
+            messages.push(NewMessage { file_attachments, ..earlier(app, scope, said, &mut taken) });
         }
-        let metadata = serde_json::Value::Object(metadata).to_string();
-        let (sources, content) = (sources_json(&said.content), said.content);
-        NewMessage { content, sources, metadata, ..NewMessage::text(id, said.role, "", now) }
-    });
-    messages.collect()
+        let thread = app.store.append_messages(scope, conversation, &messages, app.clock.now()).await?;
+        Ok((messages.iter().map(|message| message.id).collect(), thread.version))
+    };
+    let brought = brought.await;
+    if brought.as_ref().is_err_and(|problem: &Problem| problem.status.is_client_error()) {
+        for file in new {
+            let _ = app.store.delete_file(scope, file, app.clock.now()).await;
+        }
+    }
+    brought
+}
+
+/// `taken` are the names of those before it.
+fn earlier(app: &AppState, scope: &Scope, said: Said, taken: &mut HashSet<String>) -> NewMessage {
+    let name = said.name.filter(|name| taken.insert(name.clone()));
+    let id = name.as_deref().map_or_else(|| app.clock.new_id(), |name| message_id(scope.workspace, name));
+    let is_id = name.as_deref().is_some_and(|name| spelled_id(name).is_some());
+    let mut metadata = said.metadata;
+    if let Some(name) = name.filter(|_| !is_id) {
+        metadata.insert("client_id".into(), name.into());
+    }
+    let metadata = serde_json::Value::Object(metadata).to_string();
+    let (sources, content) = (sources_json(&said.content), said.content);
+    NewMessage { content, sources, metadata, ..NewMessage::text(id, said.role, "", app.clock.now()) }
 }

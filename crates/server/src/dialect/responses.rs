@@ -269,15 +269,21 @@ pub fn items_of(message: &Message) -> Vec<Value> {
         return output_items(message);
     }
     let blocks: Vec<Value> = serde_json::from_str(&message.content).unwrap_or_default();
-    let texts = blocks.iter().filter(|block| block["type"] == "text");
+    let files: Vec<Value> = serde_json::from_str(&message.file_attachments).unwrap_or_default();
+    let names: Vec<&str> = files.iter().filter_map(|file| file["name"].as_str()).collect();
+    // Files that came without a word have their names for one.
+    let own =
+        |block: &&Value| block["type"] == "text" && (files.is_empty() || block["text"] != names.join(", "));
+    let texts = blocks.iter().filter(own);
     let mut content: Vec<Value> =
         texts.map(|block| json!({ "type": "input_text", "text": block["text"] })).collect();
-    let files: Vec<Value> = serde_json::from_str(&message.file_attachments).unwrap_or_default();
-    content.extend(
-        files
-            .iter()
-            .map(|file| json!({ "type": "input_file", "file_id": file["fileId"], "filename": file["name"] })),
-    );
+    content.extend(files.iter().map(|file| {
+        let image = file["mimeType"].as_str().is_some_and(|kind| kind.starts_with("image/"));
+        match image {
+            true => json!({ "type": "input_image", "detail": "auto", "file_id": file["fileId"] }),
+            false => json!({ "type": "input_file", "file_id": file["fileId"], "filename": file["name"] }),
+        }
+    }));
     if content.is_empty() {
         return Vec::new();
     }

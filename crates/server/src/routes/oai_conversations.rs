@@ -13,7 +13,7 @@ use store::StoreError;
 use uuid::Uuid;
 
 use crate::dialect::items::{Heard, read_items};
-use crate::dialect::open::{active_run, earlier, locked, put_files};
+use crate::dialect::open::{active_run, bring, check_files, locked};
 use crate::dialect::removal::without;
 use crate::dialect::responses::{conversation_name, items_of, metadata, own_id};
 use crate::dialect::{ListQuery, member, openai_list};
@@ -67,6 +67,7 @@ pub async fn create(
     let (metadata, heard) = (metadata(&body)?, heard(&body)?);
     let named = named.and(member(&body, "", "workspace")?)?;
     let scope = caller.scope(named).await?;
+    check_files(&app, &heard.said)?;
     let id = app.clock.new_id();
     // What is said in it comes by `/v1/responses`, which a model answers.
     let patch = ConversationPatch { mode: Some(Some(Mode::Ask)), ..ConversationPatch::default() };
@@ -87,10 +88,7 @@ async fn add(app: &AppState, scope: &Scope, id: Uuid, heard: Heard) -> Result<Ve
     if heard.said.is_empty() {
         return Ok(Vec::new());
     }
-    put_files(app, scope, id, heard.last.as_ref()).await?;
-    let messages = earlier(app, scope, heard.said);
-    app.store.append_messages(scope, id, &messages, app.clock.now()).await?;
-    Ok(messages.iter().map(|message| message.id).collect())
+    Ok(bring(app, scope, id, heard.said).await?.0)
 }
 
 /// The caller's conversations, newest first.

@@ -22,6 +22,7 @@ stories!(
     a_busy_conversation_is_locked,
     conversations_have_items_and_metadata,
     texts_that_follow_each_other_stay_apart,
+    images_and_files_of_items_are_kept,
     an_item_is_taken_out,
     what_is_not_stored_is_gone,
     errors_are_openais,
@@ -51,6 +52,16 @@ fn refused(answer: &Answer, status: u16, code: &str, param: Value) {
     assert_eq!((answer.status, error["code"].as_str()), (status, Some(code)), "{}", answer.text);
     assert_eq!(error["param"], param, "{}", answer.text);
     assert!(error["message"].as_str().is_some_and(|text| !text.is_empty()));
+}
+
+fn items_path(response: &Value) -> String {
+    format!("/v1/conversations/{}/items", response["conversation"]["id"].as_str().unwrap())
+}
+
+/// All items of a response's conversation.
+async fn items(world: &World, response: &Value) -> Vec<Value> {
+    let list = world.get(&format!("{}?order=asc&limit=100", items_path(response))).await;
+    list.body["data"].as_array().unwrap_or_else(|| panic!("{}", list.text)).clone()
 }
 
 fn uuid(id: &Value, prefix: &str) -> String {
@@ -437,6 +448,86 @@ async fn texts_that_follow_each_other_stay_apart(backend: Backend) -> Option<()>
     let thread = json!({ "threadId": uuid(&made["id"], "conv_") });
     let joined = Live::open(post(&world, "/v1/ag-ui/connect", &thread)).await.rest().await;
     assert_eq!(joined[1].data["messages"][1]["content"], "One.\n\nThree.");
+    Some(())
+}
+
+async fn images_and_files_of_items_are_kept(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let png =
+        "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+    let image = json!({ "type": "input_image", "image_url": format!("data:image/png;base64,{png}") });
+    let file = |name: &str, data: &str| json!({ "type": "input_file", "filename": name, "file_data": data });
+    let user = |content: Value| json!({ "type": "message", "role": "user", "content": content });
+    let words = json!({ "type": "input_text", "text": "see" });
+    let first = json!([user(json!([words, image])), { "role": "assistant", "content": "Seen." },
+        user(json!([image, file("note.txt", "aGk=")]))]);
+    let made = ask(post(&world, "/v1/conversations", &json!({ "items": first }))).await.body;
+    let path = format!("/v1/conversations/{}/items", made["id"].as_str().unwrap());
+    let more = json!({ "items": [user(json!([words, file("a.txt", "data:text/plain;base64,aGVsbG8=")]))] });
+    let added = ask(post(&world, &path, &more)).await.body["data"][0].clone();
+    let read = async |path: &str| world.get(&format!("{path}?order=asc")).await.body["data"].clone();
+    let listed = read(&path).await;
+    assert_eq!(listed[3], added);
+    let (id, text) =
+        (|at: &Value| at["file_id"].clone(), |text: &str| json!({ "type": "input_text", "text": text }));
+    let picture = |at: &Value| json!({ "type": "input_image", "detail": "auto", "file_id": id(at) });
+    let named = |at: &Value, name: &str| json!({ "type": "input_file", "filename": name, "file_id": id(at) });
+    let parts = |n: usize| &listed[n]["content"];
+    assert_eq!(*parts(0), json!([text("see"), picture(&parts(0)[1])]), "{listed}");
+    let [alone, note] = [0, 1].map(|at| &parts(2)[at]);
+    assert_eq!(*parts(2), json!([picture(alone), named(note, "note.txt")]), "{listed}");
+    assert_eq!(*parts(3), json!([text("see"), named(&parts(3)[1], "a.txt")]), "{listed}");
+    // They are the bag's, tied to their messages.
+    let bag = format!("/v1/chat-conversations/{}/files", uuid(&made["id"], "conv_"));
+    let files = world.get(&bag).await.body["data"].clone();
+    assert_eq!(files.as_array().unwrap().len(), 4, "{files}");
+    for file in files.as_array().unwrap() {
+        let content = |item: &Value| {
+            item["content"].as_array().unwrap().iter().any(|part| part["file_id"] == file["id"])
+        };
+        let item = listed.as_array().unwrap().iter().find(|item| content(item)).unwrap();
+        assert_eq!(file["messageId"], json!(uuid(&item["id"], "msg_")), "{file}");
+    }
+    // The model is shown them, and so is one that a history of the client's own brings.
+    let shown = async |response: &Value| {
+        let trace = world.get(&format!("/v1/runs/{}/trace", uuid(&response["id"], "resp_"))).await.text;
+        let (_, files) = trace.split_once("with the files ").unwrap_or_else(|| panic!("{trace}"));
+        files.split('"').next().unwrap().to_owned()
+    };
+    let body = json!({ "model": "demo/assistant", "input": "think 1 words", "conversation": made["id"] });
+    let sent = shown(&create(&world, body).await).await;
+    assert!(sent.contains("note.txt") && sent.contains("a.txt"), "{sent}");
+    let input = json!([user(json!([words, file("b.txt", "aGk=")])), { "role": "assistant", "content": "Seen." },
+        user(json!([text("think 1 words"), image]))]);
+    let own = create(&world, json!({ "model": "demo/assistant", "input": input })).await;
+    let sent = shown(&own).await;
+    assert!(sent.contains("b.txt"), "{sent}");
+    let own = items(&world, &own).await;
+    assert_eq!(own[0]["content"][1], named(&own[0]["content"][1], "b.txt"));
+    assert_eq!(own[2]["content"][1], picture(&own[2]["content"][1]));
+    // What cannot be kept is refused by its name, and nothing of the request is kept.
+    let before = (world.count().await, read(&path).await, world.get(&bag).await.body);
+    let far = json!({ "type": "input_image", "image_url": "https://example.com/a.png" });
+    let said = json!({ "role": "assistant", "content": [image] });
+    for (items, param) in [
+        (json!([user(json!([words, image, far])), user(json!([words]))]), "0.content.2.image_url"),
+        (json!([user(json!([words])), user(json!([file("a", "?")]))]), "1.content.0.file_data"),
+        (json!([said, user(json!([words]))]), "0.content.0.image_url"),
+    ] {
+        let body = json!({ "items": items });
+        for path in ["/v1/conversations", &path] {
+            refused(
+                &ask(post(&world, path, &body)).await,
+                400,
+                "invalid_value",
+                json!(format!("items.{param}")),
+            );
+        }
+        let body = json!({ "model": "demo/assistant", "input": items });
+        let answer = ask(post(&world, "/v1/responses", &body)).await;
+        refused(&answer, 400, "invalid_value", json!(format!("input.{param}")));
+    }
+    assert_eq!((world.count().await, read(&path).await, world.get(&bag).await.body), before);
     Some(())
 }
 

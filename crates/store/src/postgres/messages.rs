@@ -12,8 +12,9 @@ use uuid::Uuid;
 
 use super::branches::{self, Head, Start};
 use super::transaction::{Params, Query, Settings, Transaction, inside, transaction};
-use super::{PostgresStore, conversations, search};
+use super::{PostgresStore, conversations, run_files, search};
 use crate::error::{Result, StoreError};
+use crate::files::named_files;
 use crate::list::Dialect;
 use crate::store::messages::{Messages, Thread, ThreadRead};
 use crate::turns::to_json;
@@ -86,6 +87,10 @@ async fn append(
         head.seq += 1;
         let text = plain_text(&message.content);
         insert(tx, scope, conversation, head, message).await?;
+        let named = named_files(&message.file_attachments)?;
+        let files: Vec<_> =
+            run_files::pick(tx, scope, conversation, &named).await?.into_iter().flatten().collect();
+        run_files::attach(tx, scope, &files, message.id).await?;
         let from_user = message.role == MessageRole::User;
         thread.note_message(message.id, from_user, &text, message.token_count, now);
     }

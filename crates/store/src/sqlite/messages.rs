@@ -12,8 +12,9 @@ use uuid::Uuid;
 use super::branches::{self, Lineage};
 use super::search::{self, Indexed};
 use super::writer::Durability;
-use super::{SqliteStore, conversations, is_taken};
+use super::{SqliteStore, conversations, is_taken, run_files};
 use crate::error::{Result, StoreError};
+use crate::files::named_files;
 use crate::store::messages::{Messages, Thread, ThreadRead};
 
 #[async_trait]
@@ -86,6 +87,13 @@ fn append(
         seq += 1;
         let text = plain_text(&message.content);
         insert(db, scope, conversation, (branch, seq), message)?;
+        run_files::attach(
+            db,
+            scope.workspace,
+            conversation,
+            message.id,
+            &named_files(&message.file_attachments)?,
+        )?;
         let from_user = message.role == MessageRole::User;
         thread.note_message(message.id, from_user, &text, message.token_count, now);
     }

@@ -40,7 +40,8 @@ pub trait Messages: Send + Sync {
     /// The thread is the current branch, or the one named.
     async fn get_thread(&self, scope: &Scope, id: Uuid, read: ThreadRead) -> Result<Thread>;
 
-    /// Appends messages to a thread, in order, and keeps its counters, preview, title and the search index.
+    /// Appends messages to a thread, in order, and keeps its counters, preview, title and the search index. Files of
+    /// the conversation that their attachments name are tied to them.
     /// The cost does not depend on the length of the thread.
     async fn append_messages(
         &self,
