@@ -6,7 +6,9 @@ const [url, key] = process.argv.slice(2);
 const client = new OpenAI({ baseURL: `${url}/v1`, apiKey: key, maxRetries: 0 });
 const model = 'demo/assistant';
 
-assert.ok((await client.models.list()).data.some((one) => one.id === model));
+const [offered] = (await client.models.list()).data.filter((one) => one.id === model);
+assert.deepEqual(await client.models.retrieve(model), offered);
+await assert.rejects(client.models.retrieve('demo/nothing'), (error) => error instanceof OpenAI.NotFoundError && error.code === 'model_not_found');
 
 // Chat completions are the gateway's.
 const completion = client.chat.completions.stream({ model, messages: [{ role: 'user', content: 'think 2 words' }] });

@@ -117,6 +117,7 @@ fn guarded() -> OpenApiRouter<AppState> {
 fn served() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
         .routes(routes!(models::models))
+        .routes(routes!(models::model))
         .routes(routes!(models::completions))
         .routes(routes!(models::messages))
 }
@@ -183,6 +184,7 @@ pub fn openapi() -> utoipa::openapi::OpenApi {
     let mut api = Api::openapi();
     api.merge(open);
     api.merge(guarded);
+    openapi::name_tails(&mut api);
     openapi::add_credentials(&mut api);
     openapi::describe_failures(&mut api);
     api

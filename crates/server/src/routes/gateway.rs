@@ -1,4 +1,4 @@
-//! Models for other people's clients: `/v1/models`, `/v1/chat/completions`, `/v1/messages`.
+//! Models for other people's clients: `/v1/models`, one of them, `/v1/chat/completions`, `/v1/messages`.
 
 use std::convert::Infallible;
 
@@ -13,9 +13,10 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
 use upstream::llm::ModelStream;
 
-use crate::extract::JsonBody;
+use crate::extract::{JsonBody, Path};
 use crate::gateway::own::OwnWords;
 use crate::gateway::{Asked, Asker, Metered, Payer, Writer, anthropic, openai, unknown_model};
+use crate::jsonapi::error::shown;
 use crate::problem::Problem;
 use crate::state::AppState;
 use crate::stream::HEARTBEAT;
@@ -25,15 +26,31 @@ use crate::stream::HEARTBEAT;
     responses((status = 200, description = "`{ object, data: [{ id, object, created, owned_by }] }`", body = Object)))]
 pub async fn models(State(app): State<AppState>) -> Response {
     let names = app.models.list().await;
-    let each = names.iter().map(|name| {
-        let owner = name.split('/').next().unwrap_or_default();
-        json!({ "id": name, "object": "model", "created": 0, "owned_by": owner, "type": "model",
-            "display_name": name, "created_at": "1970-01-01T00:00:00Z" })
-    });
+    let each = names.iter().map(|name| shape(name));
     let (first, last) = (names.first(), names.last());
     let list = json!({ "object": "list", "data": each.collect::<Vec<_>>(), "has_more": false, "first_id": first,
         "last_id": last });
     axum::Json(list).into_response()
+}
+
+fn shape(name: &str) -> Value {
+    let owner = name.split('/').next().unwrap_or_default();
+    json!({ "id": name, "object": "model", "created": 0, "owned_by": owner, "type": "model",
+        "display_name": name, "created_at": "1970-01-01T00:00:00Z" })
+}
+
+/// One model, by its name; the slash in it may be encoded.
+#[utoipa::path(get, path = "/v1/models/{*model}", operation_id = "get_model", tag = "models",
+    params(("model" = String, Path, description = "`provider/model`")),
+    responses((status = 200, description = "`{ id, object, created, owned_by }`", body = Object), (status = 404)))]
+pub async fn model(State(app): State<AppState>, Path(id): Path<String>) -> Result<Response, Problem> {
+    app.models.find(&id).map_err(unknown_model)?;
+    if !app.models.list().await.contains(&id) {
+        let shown = shown(&id);
+        let fault = ModelFault::new(ModelFaultKind::Error, format!("the model {shown} is not offered now."));
+        return Err(unknown_model(fault));
+    }
+    Ok(axum::Json(shape(&id)).into_response())
 }
 
 /// OpenAI's chat completions, streaming or not.

@@ -32,6 +32,12 @@ pub fn add_credentials(api: &mut OpenApi) {
     components.add_security_scheme("session", SecurityScheme::ApiKey(ApiKey::Cookie(cookie)));
 }
 
+/// A parameter that is the rest of a path is one like any other here.
+pub fn name_tails(api: &mut OpenApi) {
+    let paths = std::mem::take(&mut api.paths.paths);
+    api.paths.paths = paths.into_iter().map(|(path, item)| (path.replace("{*", "{"), item)).collect();
+}
+
 /// What every operation behind a credential says: how to authenticate, and the refusals that all share.
 pub fn guard(api: &mut OpenApi) {
     for operation in api.paths.paths.values_mut().flat_map(operations) {

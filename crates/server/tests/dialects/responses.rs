@@ -656,6 +656,15 @@ async fn errors_are_openais(backend: Backend) -> Option<()> {
         refused(&ask(post(&world, "/v1/responses", &body)).await, status, code, param);
     }
     assert_eq!(world.count().await, (0, 0));
+    // A model by its name, however its slash is written.
+    let list = world.get("/v1/models").await.body["data"].clone();
+    for name in ["demo/assistant", "demo%2Fassistant"] {
+        assert_eq!(world.get(&format!("/v1/models/{name}")).await.body, list[0]);
+    }
+    for name in ["demo/nothing", "demo%2Fnothing", "nothing", "a/b/c"] {
+        let unknown = world.get(&format!("/v1/models/{name}")).await;
+        refused(&unknown, 404, "model_not_found", Value::Null);
+    }
     let nobody = ask(world.server.request(Method::GET, "/v1/conversations")).await;
     assert_eq!((nobody.status, &nobody.body["error"]["type"]), (401, &json!("authentication_error")));
     // A run that fails is a response that failed.

@@ -150,6 +150,7 @@ impl Row {
             .replace("{file}", file)
             .replace("{link}", "not-a-link")
             .replace("{row}", &ids.row)
+            .replace("{model}", "demo/assistant")
     }
 }
 
@@ -325,6 +326,7 @@ pub fn table() -> Vec<Row> {
         Row::new(M::POST, "/v1/tables/{id}/import", Shared).body(|_| json!([{ "a": "Planted" }])),
         Row::new(M::GET, "/v1/tables/{id}/export", Shared).queries(&["", "format=json"]),
         Row::new(M::GET, "/v1/models", Own),
+        Row::new(M::GET, "/v1/models/{model}", Own),
         Row::new(M::POST, "/v1/chat/completions", List)
             .body(|ids| {
                 let messages = json!([{ "role": "user", "content": "think 1 word" }]);
