@@ -81,6 +81,8 @@ await assert.rejects(client.responses.create({ model: 'nobody/nothing', input: '
 await assert.rejects(client.responses.create({ model, input: [] }), OpenAI.BadRequestError);
 const far = [{ role: 'user', content: [{ type: 'input_image', detail: 'auto', image_url: 'https://example.com/a.png' }] }];
 await assert.rejects(client.responses.create({ model, input: far }), OpenAI.BadRequestError);
+await assert.rejects(client.responses.inputTokens.count({ model, input: 'hi' }), OpenAI.NotFoundError);
+await assert.rejects(client.responses.compact({ model, input: 'hi' }), OpenAI.NotFoundError);
 await assert.rejects(new OpenAI({ baseURL: `${url}/v1`, apiKey: 'wrong', maxRetries: 0 }).responses.create({ model, input: 'hi' }), OpenAI.AuthenticationError);
 const failed = await client.responses.create({ model, input: 'fail' });
 assert.deepEqual([failed.status, failed.error.code], ['failed', 'model_error']);

@@ -159,7 +159,7 @@ pub fn router(app: &AppState) -> Router {
         .layer(from_fn(dialect::in_words));
     let responded = plain(responded())
         .layer(from_fn_with_state(app.clone(), authenticate))
-        .method_not_allowed_fallback(wrong_method)
+        .method_not_allowed_fallback(responses::not_offered)
         .layer(from_fn(dialect::as_openai))
         .layer(from_fn(gateway::as_clients_expect));
     let all = plain(open()).merge(guarded).merge(served).merge(chatted).merge(responded);

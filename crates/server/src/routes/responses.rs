@@ -1,7 +1,7 @@
 //! OpenAI's Responses: `/v1/responses`. A response is a run, its id is the run's.
 
 use axum::extract::{FromRequest, RawQuery, Request, State};
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use domain::approval::all_undecided;
 use domain::message::{MessageRole, Window};
@@ -26,6 +26,21 @@ use crate::gateway::unknown_model;
 use crate::problem::Problem;
 use crate::state::AppState;
 use crate::stream::{Telling, respond_as};
+
+/// A wrong method. Two of OpenAI's own stand where a response's id would, and are not offered: only a provider can count
+/// its tokens, and a conversation is cut to the model's window by itself.
+pub async fn not_offered(uri: Uri) -> Problem {
+    let detail = match uri.path() {
+        "/v1/responses/input_tokens" => {
+            "Tokens are not counted ahead here: each provider counts its own. A response's usage has the count."
+        }
+        "/v1/responses/compact" => {
+            "Responses are not compacted here: what no longer fits is left out of the prompt by itself."
+        }
+        _ => return Problem::method_not_allowed(),
+    };
+    Problem::new(StatusCode::NOT_FOUND, "not_offered", "Not offered", detail)
+}
 
 /// Starts a response, streaming or not.
 #[utoipa::path(post, path = "/v1/responses", operation_id = "create_response", tag = "clients",
@@ -95,7 +110,7 @@ async fn place(
 ) -> Result<(Option<String>, Option<Uuid>), Problem> {
     let missing = || {
         Problem::new(
-            axum::http::StatusCode::BAD_REQUEST,
+            StatusCode::BAD_REQUEST,
             "previous_response_not_found",
             "Not found",
             format!("There is no response {previous:?} to go on from."),

@@ -656,6 +656,11 @@ async fn errors_are_openais(backend: Backend) -> Option<()> {
         refused(&ask(post(&world, "/v1/responses", &body)).await, status, code, param);
     }
     assert_eq!(world.count().await, (0, 0));
+    // What OpenAI has and this server has not says so.
+    for path in ["/v1/responses/input_tokens", "/v1/responses/compact"] {
+        let body = json!({ "model": "demo/assistant", "input": "hi" });
+        refused(&ask(post(&world, path, &body)).await, 404, "not_offered", Value::Null);
+    }
     // A model by its name, however its slash is written.
     let list = world.get("/v1/models").await.body["data"].clone();
     for name in ["demo/assistant", "demo%2Fassistant"] {
