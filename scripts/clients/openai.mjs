@@ -19,12 +19,20 @@ const whole = await client.responses.create({ model, input: 'think 1 words', met
 assert.deepEqual([whole.status, whole.output_text, whole.metadata], ['completed', 'I thought 1 word.', { a: 'b' }]);
 const stream = client.responses.stream({ model, input: 'think 3 words', previous_response_id: whole.id });
 let deltas = '';
+let thoughts = '';
 stream.on('response.output_text.delta', (event) => (deltas += event.delta));
+stream.on('response.reasoning_text.delta', (event) => (thoughts += event.delta));
 const final = await stream.finalResponse();
 assert.deepEqual([final.output_text, deltas, final.conversation.id], ['I thought 3 words.', 'I thought 3 words.', whole.conversation.id]);
 assert.ok(final.usage.total_tokens > 0);
 assert.deepEqual((await client.responses.retrieve(final.id)).output, JSON.parse(JSON.stringify(final.output.map(({ parsed, ...item }) => ({ ...item, ...(item.content ? { content: item.content.map(({ parsed: _, ...part }) => part) } : {}) })))));
 assert.equal((await client.responses.inputItems.list(final.id)).data[0].content[0].text, 'think 3 words');
+
+// A thought is the text of a reasoning item, and the items are the conversation's.
+const [thought] = final.output;
+assert.deepEqual([thought.type, thought.summary, thought.content], ['reasoning', [], [{ type: 'reasoning_text', text: thoughts }]]);
+const kept = (await client.conversations.items.list(final.conversation.id, { limit: 2 })).data.reverse();
+assert.deepEqual(kept, (await client.responses.retrieve(final.id)).output);
 
 // A sandbox's steps are calls with their outputs.
 const looked = await client.responses.stream({ model: 'agent', input: 'look' }).finalResponse();
@@ -106,6 +114,9 @@ const asking = await client.responses.create({ model: agent.id, input: 'list fil
 const answered = await client.responses.create(decides(asking));
 assert.deepEqual([asking.status, asking.output_text, answered.status], ['completed', '', 'completed']);
 assert.ok(answered.output_text);
+const listed = (await client.conversations.items.list(answered.conversation.id, { order: 'asc' })).data;
+assert.deepEqual(listed.slice(1), (await client.responses.retrieve(answered.id)).output);
+assert.ok(listed.some((item) => item.type === 'mcp_approval_request'));
 const asks = await client.responses.stream({ model: agent.id, input: 'list files' }).finalResponse();
 assert.ok((await client.responses.stream(decides(asks)).finalResponse()).output_text);
 

@@ -18,6 +18,8 @@ pub struct Responses {
     output: Vec<Value>,
     /// Where the open item stands in the output.
     open: Option<usize>,
+    /// Which of its parts is told: the second takes the place of the first.
+    part: usize,
     /// Where each call stands, with how it is told.
     calls: Vec<(String, usize)>,
     /// Sources and files that the next text names.
@@ -52,7 +54,13 @@ impl Responses {
     pub fn push(&mut self, seq: i64, ts: i64, kind: &str, data: &str, after: i64, out: &mut Vec<u8>) {
         self.ts = ts;
         let mut events = Vec::new();
-        for piece in self.pieces.read(kind, data) {
+        let mut pieces = self.pieces.read(kind, data);
+        // A result that does not go on from the text before it takes its place.
+        if kind == "result" && matches!(pieces[..], [Piece::TextEnd(_), Piece::TextStart(_), ..]) {
+            pieces.drain(..2);
+            self.text_again(&mut events);
+        }
+        for piece in pieces {
             self.event(ts, piece, &mut events);
         }
         let last = events.len().saturating_sub(1);
@@ -190,12 +198,11 @@ impl Responses {
         out.push(json!({ "type": "response.output_item.done", "output_index": at, "item": item }));
     }
 
-    /// An event about the only part of the open item.
+    /// An event about the newest part of the open item.
     fn about(&self, kind: &str) -> Option<Value> {
         let at = self.open?;
-        Some(
-            json!({ "type": kind, "item_id": self.output[at]["id"], "output_index": at, "content_index": 0 }),
-        )
+        let (item, part) = (&self.output[at]["id"], self.part);
+        Some(json!({ "type": kind, "item_id": item, "output_index": at, "content_index": part }))
     }
 
     fn part(&mut self, what: &str, part: &Value, out: &mut Vec<Value>) {
@@ -211,8 +218,7 @@ impl Responses {
         let item = json!({ "type": "message", "id": self.id("msg", n), "role": "assistant", "content": [],
             "status": "in_progress" });
         self.open = Some(self.add(item, out));
-        let part = json!({ "type": "output_text", "text": "", "annotations": [], "logprobs": [] });
-        self.part("added", &part, out);
+        self.part("added", &text_part(&json!([])), out);
         for (index, note) in std::mem::take(&mut self.notes).into_iter().enumerate() {
             let Some(mut event) = self.about("response.output_text.annotation.added") else { return };
             event["annotation_index"] = json!(index);
@@ -241,11 +247,27 @@ impl Responses {
         out.push(event);
     }
 
+    /// What was told of the open item stays told; another part of it begins, and is all that the item has in the end.
+    fn text_again(&mut self, out: &mut Vec<Value>) {
+        self.part_end("response.output_text.done", out);
+        let notes = self.open_part().map(|part| part["annotations"].take()).unwrap_or_default();
+        self.part += 1;
+        self.part("added", &text_part(&notes), out);
+    }
+
     fn text_end(&mut self, out: &mut Vec<Value>) {
         self.close("response.output_text.done", out);
     }
 
     fn close(&mut self, kind: &str, out: &mut Vec<Value>) {
+        self.part_end(kind, out);
+        self.part = 0;
+        if let Some(at) = self.open.take() {
+            self.done(at, out);
+        }
+    }
+
+    fn part_end(&mut self, kind: &str, out: &mut Vec<Value>) {
         let part = self.open_part().cloned().unwrap_or_default();
         let Some(mut event) = self.about(kind) else { return };
         event["text"] = part["text"].clone();
@@ -254,9 +276,6 @@ impl Responses {
         }
         out.push(event);
         self.part("done", &part, out);
-        if let Some(at) = self.open.take() {
-            self.done(at, out);
-        }
     }
 
     /// Its item is done once what it is given is known.
@@ -312,6 +331,10 @@ impl Responses {
             item["output"] = json!(ended.text());
         }
     }
+}
+
+fn text_part(annotations: &Value) -> Value {
+    json!({ "type": "output_text", "text": "", "annotations": annotations, "logprobs": [] })
 }
 
 fn citation(source: &Value) -> Value {

@@ -10,6 +10,7 @@ pub mod log;
 pub mod open;
 pub mod removal;
 pub mod responses;
+pub mod told;
 
 use axum::extract::Request;
 use axum::http::{HeaderValue, StatusCode, header};

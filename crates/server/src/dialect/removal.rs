@@ -5,17 +5,14 @@ use domain::message::{Message, MessageRole, REMOVED};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::responses::items_of;
-
-/// What is left of the message, or none where it has no such item.
-pub fn without(message: &Message, item: &str) -> Option<Message> {
-    let items = items_of(message);
+/// What is left of the message with these items, or none where that one is not among them.
+pub fn without(message: &Message, items: &[Value], item: &str) -> Option<Message> {
     let gone = items.iter().find(|one| one["id"] == item)?;
     let (content, left) = match message.role {
         MessageRole::Assistant => {
             let left =
                 items.iter().filter(|one| !goes_with(one, gone)).map(|one| one["id"].clone()).collect();
-            (blocks_left(message, &items, gone), left)
+            (blocks_left(message, items, gone), left)
         }
         MessageRole::User | MessageRole::System => (Vec::new(), Vec::new()),
     };
@@ -72,6 +69,8 @@ fn blocks_left(message: &Message, items: &[Value], gone: &Value) -> Vec<Box<RawV
     let block_kinds: &[&str] = match item_kind {
         Some("function_call") => &["step", "tool_call"],
         Some("reasoning") => &["reasoning"],
+        // The message says nothing of it.
+        Some("mcp_approval_request") => &[],
         _ => &["text"],
     };
     let (mut seen, mut left) = (0, Vec::new());
@@ -90,6 +89,7 @@ fn blocks_left(message: &Message, items: &[Value], gone: &Value) -> Vec<Box<RawV
 
 #[cfg(test)]
 mod tests {
+    use super::super::told::items_alone;
     use super::*;
 
     fn answer(content: &Value) -> Message {
@@ -107,8 +107,15 @@ mod tests {
         }
     }
 
+    fn taken(message: &Message, item: &str) -> Option<Message> {
+        without(message, &items_alone(uuid::Uuid::nil(), message), item)
+    }
+
     fn ids(message: &Message) -> Vec<String> {
-        items_of(message).iter().map(|item| item["id"].as_str().unwrap().to_owned()).collect()
+        items_alone(uuid::Uuid::nil(), message)
+            .iter()
+            .map(|item| item["id"].as_str().unwrap().to_owned())
+            .collect()
     }
 
     #[test]
@@ -121,11 +128,11 @@ mod tests {
             call("a"), call("b"), source, { "type": "text", "text": "Two." }]));
         let all = ids(&message);
         assert_eq!(all.len(), 7, "{all:?}");
-        assert!(without(&message, "msg_other").is_none());
+        assert!(taken(&message, "msg_other").is_none());
         // One after the other, from the middle out: a call takes its output along.
         for (at, texts) in [(2, "One.\n\nTwo."), (1, "Two."), (6, ""), (0, ""), (4, "")] {
             let before = ids(&message);
-            message = without(&message, &all[at]).unwrap();
+            message = taken(&message, &all[at]).unwrap();
             let left = ids(&message);
             assert!(!left.contains(&all[at]) && left.iter().all(|id| before.contains(id)), "{at}: {left:?}");
             assert_eq!(message.text, texts, "{at}");
@@ -140,7 +147,7 @@ mod tests {
         let content = json!([{ "type": "text", "text": "Hi" }, { "type": "text", "text": "you" }]);
         let message = Message { role: MessageRole::User, ..answer(&content) };
         let id = ids(&message).remove(0);
-        let left = without(&message, &id).unwrap();
+        let left = taken(&message, &id).unwrap();
         assert_eq!((left.text.as_str(), left.content.as_str(), ids(&left)), ("", "[]", vec![]));
     }
 }

@@ -1,10 +1,8 @@
 //! Requests of OpenAI's Responses, and the object that answers them.
 
 use domain::conversation::Mode;
-use domain::message::{Message, MessageRole};
 use domain::model::Manner;
 use domain::run::{OnBusy, OnDisconnect, Run};
-use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
@@ -229,66 +227,4 @@ pub fn base(run: &Run, echo: Option<&Value>, model: Option<&str>) -> Value {
         response["model"] = json!(model.unwrap_or("threadkeep"));
     }
     response
-}
-
-/// Blocks of an assistant's message as its items.
-pub fn output_items(message: &Message) -> Vec<Value> {
-    let mut voice = domain::wire::Responses::new(json!({}));
-    let mut out = Vec::new();
-    let mut push = |kind: &str, data: &str| voice.push(1, 0, kind, data, i64::MAX, &mut out);
-    push("turn", &json!({ "run": message.id }).to_string());
-    let blocks: Vec<Box<RawValue>> = serde_json::from_str(&message.content).unwrap_or_default();
-    let mut closing = String::new();
-    for block in &blocks {
-        let (events, text) = domain::answer::replay_events(&format!("[{}]", block.get()));
-        if !closing.is_empty() && !text.is_empty() {
-            // A run would make one text of two that follow each other: each is an item.
-            push("sources", r#"{"sources":[]}"#);
-        }
-        for event in &events {
-            push(event.name(), &serde_json::to_string(event).unwrap_or_default());
-        }
-        closing = text;
-    }
-    push("result", &json!({ "message": closing, "assistant": null }).to_string());
-    push("done", &json!({ "status": "succeeded" }).to_string());
-    let mut items = voice.whole()["output"].as_array().cloned().unwrap_or_default();
-    // Of a message that has lost some.
-    let metadata: Value = serde_json::from_str(&message.metadata).unwrap_or_default();
-    if let Some(ids) = metadata["item_ids"].as_array().filter(|ids| ids.len() == items.len()) {
-        for (item, id) in items.iter_mut().zip(ids) {
-            item["id"] = id.clone();
-        }
-    }
-    items
-}
-
-/// A message as the items of a conversation.
-pub fn items_of(message: &Message) -> Vec<Value> {
-    if message.role == MessageRole::Assistant {
-        return output_items(message);
-    }
-    let blocks: Vec<Value> = serde_json::from_str(&message.content).unwrap_or_default();
-    let files: Vec<Value> = serde_json::from_str(&message.file_attachments).unwrap_or_default();
-    let names: Vec<&str> = files.iter().filter_map(|file| file["name"].as_str()).collect();
-    // Files that came without a word have their names for one.
-    let own =
-        |block: &&Value| block["type"] == "text" && (files.is_empty() || block["text"] != names.join(", "));
-    let texts = blocks.iter().filter(own);
-    let mut content: Vec<Value> =
-        texts.map(|block| json!({ "type": "input_text", "text": block["text"] })).collect();
-    content.extend(files.iter().map(|file| {
-        let image = file["mimeType"].as_str().is_some_and(|kind| kind.starts_with("image/"));
-        match image {
-            true => json!({ "type": "input_image", "detail": "auto", "file_id": file["fileId"] }),
-            false => json!({ "type": "input_file", "file_id": file["fileId"], "filename": file["name"] }),
-        }
-    }));
-    if content.is_empty() {
-        return Vec::new();
-    }
-    vec![
-        json!({ "type": "message", "id": format!("msg_{}", message.id.simple()), "role": message.role.as_str(),
-        "status": "completed", "content": content }),
-    ]
 }

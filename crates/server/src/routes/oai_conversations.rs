@@ -15,8 +15,9 @@ use uuid::Uuid;
 use crate::dialect::items::{Heard, read_items};
 use crate::dialect::open::{active_run, bring, check_files, locked};
 use crate::dialect::removal::without;
-use crate::dialect::responses::{conversation_name, items_of, metadata, own_id};
-use crate::dialect::{ListQuery, member, openai_list};
+use crate::dialect::responses::{conversation_name, metadata, own_id};
+use crate::dialect::told::{self, items_alone, items_of, may_hold, under_way};
+use crate::dialect::{ListQuery, member};
 use crate::extract::{Caller, JsonBody, Named, Path};
 use crate::problem::Problem;
 use crate::state::AppState;
@@ -191,11 +192,6 @@ pub async fn delete(
     Ok(axum::Json(gone).into_response())
 }
 
-async fn items(app: &AppState, scope: &Scope, id: Uuid) -> Result<Vec<Value>, Problem> {
-    let thread = app.store.get_thread(scope, id, Some(Window::All).into()).await?;
-    Ok(thread.messages.iter().flat_map(items_of).collect())
-}
-
 /// The items of a conversation, newest first.
 #[utoipa::path(get, path = "/v1/conversations/{id}/items", operation_id = "list_items", tag = "clients",
     params(("id" = String, Path), ("workspace" = Option<Uuid>, Query), ("limit" = Option<u32>, Query),
@@ -208,8 +204,9 @@ pub async fn list_items(
     Path(id): Path<String>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
+    let asked = ListQuery::read(query.as_deref())?;
     let scope = caller.scope(named).await?;
-    openai_list(items(&app, &scope, own_id(&id, "conv")?).await?, query.as_deref())
+    Ok(axum::Json(told::page_of(&app, &scope, own_id(&id, "conv")?, &asked).await?).into_response())
 }
 
 /// Puts items at the end of a conversation.
@@ -237,12 +234,8 @@ pub async fn create_items(
     let added = add(&app, &scope, id, heard).await?;
     let thread = app.store.get_thread(&scope, id, Some(Window::Newest { limit: added.len() }).into()).await?;
     let new = thread.messages.iter().filter(|message| added.contains(&message.id));
-    Ok(axum::Json(crate::dialect::page(&new.flat_map(items_of).collect::<Vec<_>>(), false)).into_response())
-}
-
-async fn item(app: &AppState, scope: &Scope, id: &str, item: &str) -> Result<Value, Problem> {
-    let all = items(app, scope, own_id(id, "conv")?).await?;
-    all.into_iter().find(|one| one["id"] == item).ok_or_else(Problem::not_found)
+    let items: Vec<Value> = new.flat_map(|message| items_alone(id, message)).collect();
+    Ok(axum::Json(crate::dialect::page(&items, false)).into_response())
 }
 
 /// One item.
@@ -256,7 +249,7 @@ pub async fn get_item(
     Path((id, wanted)): Path<(String, String)>,
 ) -> Result<Response, Problem> {
     let scope = caller.scope(named).await?;
-    Ok(axum::Json(item(&app, &scope, &id, &wanted).await?).into_response())
+    Ok(axum::Json(told::get_item(&app, &scope, own_id(&id, "conv")?, &wanted).await?).into_response())
 }
 
 /// Takes an item out of a conversation: it is in no list any more, and no model is sent it.
@@ -274,10 +267,21 @@ pub async fn delete_item(
     let id = own_id(&id, "conv")?;
     // Again when another of its message's items went meanwhile.
     loop {
-        let thread = app.store.get_thread(&scope, id, Some(Window::All).into()).await?;
-        let mut messages = thread.messages.iter();
-        let found = messages.find_map(|message| Some((message, without(message, &wanted)?)));
-        let (was, left) = found.ok_or_else(Problem::not_found)?;
+        let mut messages = app.store.get_thread(&scope, id, Some(Window::All).into()).await?.messages;
+        messages.retain(|message| may_hold(message, &wanted));
+        let mut found = None;
+        for message in &messages {
+            let items = items_of(&app, &scope, id, message).await?;
+            found = without(message, &items, &wanted).map(|left| (message, left));
+            if found.is_some() {
+                break;
+            }
+        }
+        let Some((was, left)) = found else {
+            let under_way = under_way(&app, &scope, id).await?;
+            let busy = under_way.iter().any(|item| item["id"] == wanted.as_str());
+            return Err(if busy { locked() } else { Problem::not_found() });
+        };
         if active_run(&app, &scope, id).await?.is_some() {
             return Err(locked());
         }

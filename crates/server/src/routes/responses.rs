@@ -17,7 +17,8 @@ use uuid::Uuid;
 use super::runs::after as last_event;
 use super::turns::idempotency;
 use crate::dialect::open::{Opened, busy_is_locked, open};
-use crate::dialect::responses::{Create, base, items_of, own_id, read, response_id};
+use crate::dialect::responses::{Create, base, own_id, read, response_id};
+use crate::dialect::told::items_alone;
 use crate::dialect::{log, member, openai_list};
 use crate::extract::body::{Body, check_json, parse};
 use crate::extract::paging::pairs;
@@ -301,7 +302,7 @@ pub async fn input_items(
     let found = match app.store.get_message(&scope, conversation, message).await {
         // Of a turn that waits, the message is not in its thread yet.
         Err(StoreError::NotFound) => Vec::new(),
-        found => items_of(&found?),
+        found => items_alone(conversation, &found?),
     };
     openai_list(found, query.as_deref())
 }

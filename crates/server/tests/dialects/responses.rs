@@ -23,6 +23,7 @@ stories!(
     conversations_have_items_and_metadata,
     texts_that_follow_each_other_stay_apart,
     images_and_files_of_items_are_kept,
+    items_are_what_responses_put_out,
     an_item_is_taken_out,
     what_is_not_stored_is_gone,
     errors_are_openais,
@@ -322,6 +323,11 @@ async fn a_response_that_asks_ends_and_goes_on(backend: Backend) -> Option<()> {
         assert_eq!(world.run(&uuid(&asked["id"], "resp_")).await["status"], "running");
         let id = asked["id"].as_str().unwrap();
         assert_eq!(world.get(&format!("/v1/responses/{id}")).await.body, asked);
+        assert_eq!(items(&world, &asked).await[1..], *asked["output"].as_array().unwrap());
+        let item = format!("{}/{}", items_path(&asked), request["id"].as_str().unwrap());
+        assert_eq!(world.get(&item).await.body, *request);
+        let busy = world.send(Method::DELETE, &item, None).await;
+        refused(&busy, 400, "conversation_locked", json!("conversation"));
         let decide = |request: &Value, approve: Value| {
             json!({ "previous_response_id": id, "input": [{ "type": "mcp_approval_response",
                 "approval_request_id": request, "approve": approve }] })
@@ -342,6 +348,10 @@ async fn a_response_that_asks_ends_and_goes_on(backend: Backend) -> Option<()> {
         let output = ended["output"][2]["output"].as_str().unwrap();
         assert_eq!(output.contains("did not allow"), !approve, "{output}");
         assert_eq!(world.get(&format!("/v1/responses/{id}")).await.body, ended);
+        assert_eq!(items(&world, &ended).await[1..], *ended["output"].as_array().unwrap());
+        assert_eq!(world.send(Method::DELETE, &item, None).await.status, 200);
+        let left = items(&world, &ended).await;
+        assert_eq!((left.len(), left.contains(request)), (4, false), "{left:?}");
     }
     Some(())
 }
@@ -528,6 +538,70 @@ async fn images_and_files_of_items_are_kept(backend: Backend) -> Option<()> {
         refused(&answer, 400, "invalid_value", json!(format!("input.{param}")));
     }
     assert_eq!((world.count().await, read(&path).await, world.get(&bag).await.body), before);
+    Some(())
+}
+
+/// What was streamed, what the response is and what the conversation has are the same items with the same ids.
+async fn items_are_what_responses_put_out(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let steps = |id: &str| (step(id, "running"), step(id, "succeeded"));
+    let ((a, a_ends), (b, b_ends)) = (steps("a"), steps("b"));
+    for script in [
+        // A draft that the result takes the place of.
+        vec![delta("Draft."), result("Settled.")],
+        vec![delta("I look."), a, b, b_ends, delta("Draft."), a_ends, result("Settled.")],
+        vec![delta("Draft."), step("c", "running"), result("Settled.")],
+    ] {
+        world.play(lines(script));
+        let frames = stream(&world, json!({ "model": "agent", "input": "go", "stream": true })).await;
+        let told = joined(&frames, "response.output_text.delta", "delta");
+        assert!(told.ends_with("Draft.Settled."), "{told}");
+        let ended = &frames.last().unwrap().data["response"];
+        let output = ended["output"].as_array().unwrap();
+        assert!(text(ended).ends_with("Settled.") && types(ended).contains(&"message"), "{ended}");
+        let done = frames.iter().filter(|frame| frame.kind() == "response.output_item.done");
+        let mut done: Vec<&Value> = done.map(|frame| &frame.data).collect();
+        done.sort_by_key(|done| done["output_index"].as_u64());
+        assert_eq!(
+            done.iter().map(|done| &done["item"]).collect::<Vec<_>>(),
+            output.iter().collect::<Vec<_>>()
+        );
+        let path = format!("/v1/responses/{}", ended["id"].as_str().unwrap());
+        assert_eq!(world.get(&path).await.body, *ended);
+        let all = items(&world, ended).await;
+        assert_eq!(all[1..], *output);
+        // One after the other, both ways, and by their names.
+        for order in ["asc", "desc"] {
+            let (mut walked, mut after) = (Vec::new(), String::new());
+            loop {
+                let query = format!("?order={order}&limit=1{after}");
+                let page = world.get(&format!("{}{query}", items_path(ended))).await.body;
+                walked.push(page["data"][0].clone());
+                if page["has_more"] == false {
+                    break;
+                }
+                after = format!("&after={}", page["last_id"].as_str().unwrap());
+            }
+            if order == "desc" {
+                walked.reverse();
+            }
+            assert_eq!(walked, all, "{order}");
+        }
+        for item in &all {
+            let path = format!("{}/{}", items_path(ended), item["id"].as_str().unwrap());
+            assert_eq!(world.get(&path).await.body, *item);
+        }
+        // A fork has no runs: its messages tell theirs, under the same names.
+        let path = format!("/v1/chat-conversations/{}/fork", uuid(&ended["conversation"]["id"], "conv_"));
+        let fork = ask(post(&world, &path, &json!({ "through": uuid(&ended["id"], "resp_") }))).await;
+        let fork = json!({ "conversation": { "id": fork.body["data"]["id"] } });
+        let ids = |items: &[Value]| {
+            let mut ids: Vec<String> = items.iter().map(|item| item["id"].to_string()).collect();
+            ids.sort();
+            ids
+        };
+        assert_eq!(ids(&items(&world, &fork).await), ids(&all));
+    }
     Some(())
 }
 
