@@ -238,6 +238,12 @@ fn a_repeated_call_id_is_another_call_and_a_cut_is_told() {
         (&"response.incomplete".into(), &"incomplete".into())
     );
     assert_eq!(end["response"]["incomplete_details"]["reason"], "max_output_tokens");
+    // What was being said when it was cut is not complete; what came before is.
+    let done: Vec<&Value> =
+        frames.iter().filter(|frame| frame["type"] == "response.output_item.done").collect();
+    let (last, before) = done.split_last().unwrap();
+    assert_eq!((&last["item"]["type"], &last["item"]["status"]), (&"message".into(), &"incomplete".into()));
+    assert!(before.iter().all(|frame| frame["item"]["status"] == "completed"), "{before:?}");
 }
 
 #[test]

@@ -27,6 +27,8 @@ pub struct Responses {
     /// Frames so far: the number of the next.
     sequence: i64,
     status: &'static str,
+    /// The answer breaks off here: what ends now is not complete.
+    broken: bool,
     error: Option<Value>,
     /// When the newest event was.
     ts: i64,
@@ -55,6 +57,7 @@ impl Responses {
         self.ts = ts;
         let mut events = Vec::new();
         let mut pieces = self.pieces.read(kind, data);
+        self.broken |= kind == "error" || self.pieces.short() != Short::No;
         // A result that does not go on from the text before it takes its place.
         if kind == "result" && matches!(pieces[..], [Piece::TextEnd(_), Piece::TextStart(_), ..]) {
             pieces.drain(..2);
@@ -193,7 +196,7 @@ impl Responses {
     fn done(&mut self, at: usize, out: &mut Vec<Value>) {
         let item = &mut self.output[at];
         if !item["status"].is_null() {
-            item["status"] = json!("completed");
+            item["status"] = json!(if self.broken { "incomplete" } else { "completed" });
         }
         out.push(json!({ "type": "response.output_item.done", "output_index": at, "item": item }));
     }

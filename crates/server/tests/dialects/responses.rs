@@ -602,6 +602,31 @@ async fn items_are_what_responses_put_out(backend: Backend) -> Option<()> {
         };
         assert_eq!(ids(&items(&world, &fork).await), ids(&all));
     }
+    // What was being said when the run ended is incomplete.
+    let gate = Release::default();
+    world.play(wait_after(vec![delta("One"), step("s", "running"), delta("Two")], &gate, "Two"));
+    let body = json!({ "model": "agent", "input": "hi", "stream": true, "background": true });
+    let mut live = Live::open(post(&world, "/v1/responses", &body)).await;
+    // The text before the step, and the one after it.
+    live.until("response.output_text.delta").await;
+    live.until("response.output_text.delta").await;
+    let path = format!("/v1/responses/{}", live.run());
+    let ended = ask(post(&world, &format!("{path}/cancel"), &json!({}))).await.body;
+    let status: Vec<&Value> =
+        ended["output"].as_array().unwrap().iter().map(|item| &item["status"]).collect();
+    assert_eq!(types(&ended), ["message", "function_call", "message", "function_call_output"]);
+    assert_eq!(status, ["completed", "incomplete", "incomplete", "incomplete"]);
+    assert_eq!(items(&world, &ended).await[1..], *ended["output"].as_array().unwrap());
+    let hanging = Release::default();
+    world.play(wait_after(vec![delta("One")], &hanging, "One"));
+    let mut live = Live::open(post(&world, "/v1/responses", &body)).await;
+    live.until("response.output_text.delta").await;
+    let ended = ask(post(&world, &format!("/v1/responses/{}/cancel", live.run()), &json!({}))).await.body;
+    assert_eq!(
+        (&ended["status"], &ended["output"][0]["status"]),
+        (&json!("cancelled"), &json!("incomplete"))
+    );
+    assert_eq!(items(&world, &ended).await[1..], *ended["output"].as_array().unwrap());
     Some(())
 }
 
