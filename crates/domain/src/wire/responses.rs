@@ -75,6 +75,10 @@ impl Responses {
             }
             self.sequence += 1;
         }
+        if !self.waiting().is_empty() {
+            // For the frame that ends the stream here, should it pause: whoever goes on after it misses nothing.
+            self.sequence += 1;
+        }
     }
 
     /// The approvals that wait, each with its call.
@@ -83,12 +87,12 @@ impl Responses {
     }
 
     /// Ends the response for now: it holds what people are asked, and a request that goes on from it brings what they
-    /// decided. The frame is of this stream alone: one from the log has its number later on.
+    /// decided. The frame is of this stream alone; its number is no other's.
     pub fn pause(&mut self, after: i64, out: &mut Vec<u8>) {
         (self.status, self.ended) = ("completed", Some(self.ts / 1000));
-        let mut event = self.lifecycle("response.completed");
-        event["sequence_number"] = json!(self.sequence);
-        if self.sequence > after {
+        let (mut event, number) = (self.lifecycle("response.completed"), self.sequence - 1);
+        event["sequence_number"] = json!(number);
+        if number > after {
             frame(Some("response.completed"), None, &event.to_string(), out);
         }
     }
