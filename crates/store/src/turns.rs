@@ -59,7 +59,7 @@ pub enum Begun {
     Busy(Uuid),
     /// The same request came before; this is its run.
     Repeated(Run),
-    /// The same key came before with another body.
+    /// The same key came before with another body, or for another workspace.
     KeyReused,
     /// So many runs are open already.
     TooManyRuns(TooManyRuns),

@@ -10,8 +10,8 @@ pub enum TurnError {
     /// The conversation has a run under way.
     #[error("the conversation is busy with run {0}")]
     Busy(Uuid),
-    /// The idempotency key came before with another body.
-    #[error("the idempotency key was used with another body")]
+    /// The idempotency key came before with another body, or for another workspace.
+    #[error("the idempotency key was used with another body or workspace")]
     KeyReused,
     #[error("there are too many open runs")]
     TooManyRuns(TooManyRuns),

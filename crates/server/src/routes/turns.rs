@@ -271,7 +271,7 @@ impl From<TurnError> for Problem {
                 StatusCode::UNPROCESSABLE_ENTITY,
                 "idempotency_key_reused",
                 "The idempotency key was used before",
-                "This Idempotency-Key came before with another body; use a new key for a new request.",
+                "This Idempotency-Key came before with another body or for another workspace; use a new key for a new request.",
             )
             .at(At::header("Idempotency-Key")),
             TurnError::TooManyRuns(full) => tokens::too_many_runs(full),

@@ -16,6 +16,7 @@ stories!(
     a_retry_of_a_stream_gets_the_same_bytes,
     another_body_is_refused,
     keys_belong_to_their_caller,
+    one_key_is_one_run_in_all_workspaces_of_its_caller,
     fifty_at_once_make_one_run,
     refused_turns_leave_no_key,
 );
@@ -116,6 +117,40 @@ async fn keys_belong_to_their_caller(backend: Backend) -> Option<()> {
         }
     }
     assert_eq!(runs.len(), 5);
+    Some(())
+}
+
+async fn one_key_is_one_run_in_all_workspaces_of_its_caller(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let second = world.server.person("ann", "acme").create_workspace("Second").await.unwrap();
+    let (first, second) = (json!(world.workspace), json!(second));
+    let named = |workspace: &Value, key: &str, body: &Value| {
+        world
+            .turn(body)
+            .header("threadkeep-workspace", workspace.as_str().unwrap())
+            .header("prefer", "respond-async")
+            .header("idempotency-key", key)
+    };
+    let said = json!({ "message": "once" });
+    let made = ask(named(&first, "k", &said)).await;
+    assert_eq!(made.status, 202, "{}", made.text);
+    refused(&ask(named(&second, "k", &said)).await, 422, "idempotency_key_reused");
+    let body = json!({ "message": "once", "workspace": second });
+    refused(&keyed(&world, "k", &body).await, 422, "idempotency_key_reused");
+    assert_eq!(ask(named(&first, "k", &said)).await.body["run"], made.body["run"]);
+    // What is no repetition goes where it is meant to.
+    let other = ask(named(&second, "k2", &said)).await;
+    assert_eq!(other.status, 202, "{}", other.text);
+    refused(&ask(named(&first, "k2", &said)).await, 422, "idempotency_key_reused");
+    assert_eq!(ask(named(&second, "k2", &said)).await.body["run"], other.body["run"]);
+    // An API key is a caller of its own.
+    let key = json!({ "name": "k", "role": "member", "workspace": second });
+    let key = world.send(Method::POST, "/v1/api-keys", Some(&key)).await.body["key"].clone();
+    let request = world.server.request(Method::POST, "/v1/turns").bearer_auth(key.as_str().unwrap());
+    let request = request.header("idempotency-key", "k").header("prefer", "respond-async");
+    let by_key = ask(request.header("content-type", "application/json").body(said.to_string())).await;
+    assert_eq!(by_key.status, 202, "{}", by_key.text);
+    assert_ne!(by_key.body["run"], made.body["run"]);
     Some(())
 }
 

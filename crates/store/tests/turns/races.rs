@@ -16,6 +16,7 @@ use crate::setup::{Behind, TestStore, open_postgres};
 on_both!(
     one_of_many_begins_and_the_others_are_told_of_it,
     one_key_sent_by_many_is_one_run,
+    one_key_sent_in_two_workspaces_is_one_run,
     a_queue_filled_by_many_starts_one_after_the_other,
     many_at_once_do_not_pass_the_limit_of_open_runs,
     members_at_once_do_not_pass_the_limit_of_their_workspace,
@@ -89,6 +90,28 @@ async fn one_key_sent_by_many_is_one_run(store: TestStore) {
     }
     assert_eq!(store.count("SELECT count(*) FROM runs").await, 5);
     assert_eq!(store.count("SELECT count(*) FROM messages").await, 5);
+}
+
+async fn one_key_sent_in_two_workspaces_is_one_run(store: TestStore) {
+    let scopes = [store.workspace("ann").await, store.workspace("ann").await];
+    let nodes = nodes(&store).await;
+    for round in 0..5 {
+        let mut set = JoinSet::new();
+        for n in 0..52 {
+            let (store_of, scope) = (nodes[n % nodes.len()].clone(), scopes[n / 2 % 2].clone());
+            let mut new = store.new_turn(turn(None, "one"));
+            new.idempotency = Some(key(&format!("key {round}"), 1));
+            set.spawn(async move { store_of.begin_turn(&scope, &new).await.unwrap() });
+        }
+        let mut counts: HashMap<String, usize> = HashMap::new();
+        for begun in set.join_all().await {
+            let word = text(&begun);
+            *counts.entry(word.split(' ').next().unwrap().to_owned()).or_default() += 1;
+        }
+        let one = [("started".into(), 1), ("repeated".into(), 25), ("key".into(), 26)];
+        assert_eq!(counts, HashMap::from(one));
+    }
+    assert_eq!(store.count("SELECT count(*) FROM runs").await, 5);
 }
 
 async fn a_queue_filled_by_many_starts_one_after_the_other(store: TestStore) {

@@ -1,6 +1,7 @@
 //! Requests that come twice: the second is answered what the first made.
 
 use domain::scope::Scope;
+use futures_util::future::join3;
 use jiff::Timestamp;
 use uuid::Uuid;
 
@@ -9,6 +10,8 @@ use crate::postgres::runs;
 use crate::postgres::transaction::Transaction;
 use crate::turns::{Begun, Idempotency, KEY_LIFE, caller};
 
+const ENTER: &str = "SELECT set_config('threadkeep.workspace', $1, true)";
+
 pub(in crate::postgres) async fn repeated(
     tx: &Transaction,
     scope: &Scope,
@@ -16,7 +19,7 @@ pub(in crate::postgres) async fn repeated(
     now: Timestamp,
 ) -> Result<Option<Begun>> {
     let Some(idempotency) = idempotency else { return Ok(None) };
-    tx.wait_in_line(&format!("{} {} {}", scope.workspace, caller(scope), idempotency.key)).await?;
+    tx.wait_in_line(&format!("idempotency key {} {}", caller(scope), idempotency.key)).await?;
     let text = format!(
         "SELECT body_hash, run_id FROM idempotency_keys \
          WHERE {} AND caller = $2 AND key = $3 AND created_at > $4",
@@ -24,11 +27,39 @@ pub(in crate::postgres) async fn repeated(
     );
     let since = now.saturating_sub(KEY_LIFE).map_err(|error| StoreError::Internal(error.to_string()))?;
     let found = tx.row(&text, &[&scope.workspace, &caller(scope), &idempotency.key, &since]).await?;
-    let Some(found) = found else { return Ok(None) };
+    let Some(found) = found else {
+        let elsewhere = is_used_elsewhere(tx, scope, idempotency, since).await?;
+        return Ok(elsewhere.then_some(Begun::KeyReused));
+    };
     if found.try_get::<_, &[u8]>(0)? != idempotency.body_hash {
         return Ok(Some(Begun::KeyReused));
     }
     Ok(Some(Begun::Repeated(runs::by_id(tx, scope.workspace, found.try_get(1)?).await?)))
+}
+
+/// Whether the caller sent the key in another workspace. An API key has one workspace alone.
+async fn is_used_elsewhere(
+    tx: &Transaction,
+    scope: &Scope,
+    idempotency: &Idempotency,
+    since: Timestamp,
+) -> Result<bool> {
+    if scope.key.is_some() {
+        return Ok(false);
+    }
+    let text = "SELECT 1 FROM idempotency_keys WHERE caller = $1 AND key = $2 AND created_at > $3 LIMIT 1";
+    tx.prepare(ENTER).await?;
+    tx.prepare(text).await?;
+    let here = scope.workspace.to_string();
+    // Sent at once, in this order: only outside of any workspace does a caller see all that it sent.
+    let (left, found, back) = join3(
+        tx.rows(ENTER, &[&""]),
+        tx.row(text, &[&caller(scope), &idempotency.key, &since]),
+        tx.rows(ENTER, &[&here]),
+    )
+    .await;
+    left.and(back)?;
+    Ok(found?.is_some())
 }
 
 pub(in crate::postgres) async fn remember(

@@ -17,10 +17,10 @@ pub(in crate::sqlite) fn repeated(
     now: Timestamp,
 ) -> Result<Option<Begun>> {
     let Some(idempotency) = idempotency else { return Ok(None) };
-    let found: Option<(Vec<u8>, Uuid)> = db
+    let found: Option<(Vec<u8>, Uuid, bool)> = db
         .prepare_cached(
-            "SELECT body_hash, run_id FROM idempotency_keys \
-             WHERE workspace_id = ?1 AND caller = ?2 AND key = ?3 AND created_at > ?4",
+            "SELECT body_hash, run_id, workspace_id = ?1 AS here FROM idempotency_keys \
+             WHERE caller = ?2 AND key = ?3 AND created_at > ?4 ORDER BY here DESC LIMIT 1",
         )?
         .query_row(
             params![
@@ -29,13 +29,13 @@ pub(in crate::sqlite) fn repeated(
                 idempotency.key,
                 now.as_millisecond() - KEY_LIFE.as_millis() as i64
             ],
-            |row| Ok((row.get(0)?, row.get(1)?)),
+            |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
         )
         .optional()?;
     Ok(match found {
         None => None,
-        Some((hash, _)) if hash != idempotency.body_hash => Some(Begun::KeyReused),
-        Some((_, run)) => Some(Begun::Repeated(runs::by_id(db, scope.workspace, run)?)),
+        Some((hash, _, here)) if !here || hash != idempotency.body_hash => Some(Begun::KeyReused),
+        Some((_, run, _)) => Some(Begun::Repeated(runs::by_id(db, scope.workspace, run)?)),
     })
 }
 
