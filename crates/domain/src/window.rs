@@ -2,15 +2,11 @@
 
 use crate::message::{Message, MessageRole};
 
-/// The last `limit` of the messages before the new one, oldest first. A message without text (an answer that
-/// failed before its first word) and a system message are no turn and do not count.
+/// The last `limit` of the messages before the new one, oldest first: one turn each, also where nothing was said (an
+/// answer that failed before its first word). A system message is nobody's turn and does not count.
 pub fn replayed(before: &[Message], limit: usize) -> Vec<&Message> {
-    let mut turns: Vec<&Message> = before
-        .iter()
-        .rev()
-        .filter(|message| message.role != MessageRole::System && !message.text.trim().is_empty())
-        .take(limit)
-        .collect();
+    let turns = before.iter().rev().filter(|message| message.role != MessageRole::System);
+    let mut turns: Vec<&Message> = turns.take(limit).collect();
     turns.reverse();
     turns
 }
@@ -51,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_said_counts() {
+    fn a_message_is_a_turn_also_without_words() {
         use MessageRole::{Assistant, System, User};
         let thread = [
             message(1, User, "a"),
@@ -60,6 +56,7 @@ mod tests {
             message(4, User, " \n"),
             message(5, Assistant, " b"),
         ];
-        assert_eq!(texts(&thread, 2), ["a", " b"]);
+        assert_eq!(texts(&thread, 3), ["", " \n", " b"]);
+        assert_eq!(texts(&thread, 20), ["a", "", " \n", " b"]);
     }
 }

@@ -105,15 +105,16 @@ impl Agent<'_> {
     /// The conversation and what is said now.
     fn thread(&self, now: &str) -> Vec<Said> {
         let mut thread: Vec<Said> = Vec::new();
-        let before =
-            self.envelope.conversation.iter().map(|turn| (turn.role.as_str(), turn.content.as_str()));
+        // A turn in which nothing was said is none that a model takes.
+        let said = self.envelope.conversation.iter().filter(|turn| !turn.content.trim().is_empty());
+        let before = said.map(|turn| (turn.role.as_str(), turn.content.as_str()));
         for (role, text) in before.chain([("user", now)]) {
             let answer = |text: &str| Said::Assistant { text: text.to_owned(), calls: Vec::new() };
             if role == "assistant" {
                 thread.push(answer(text));
                 continue;
             }
-            // An answer that failed before its first word is not among the turns.
+            // An answer that failed before its first word was left out.
             if matches!(thread.last(), Some(Said::User(_))) {
                 thread.push(answer(NO_ANSWER));
             }

@@ -128,7 +128,7 @@ impl Turns {
         (log, beginning): (&mut RunLog, Beginning),
     ) -> Result<Option<Ending>, TurnError> {
         let inner = &self.inner;
-        // Twice as many as are replayed: messages without text do not count.
+        // Twice as many as are replayed: system messages do not count.
         let before = inner.limits.replay_turn_limit as usize * 2;
         let goes_on = matches!(beginning, Beginning::Left);
         let dispatch = match beginning {

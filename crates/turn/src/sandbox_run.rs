@@ -157,7 +157,7 @@ fn cuts(dispatch: &Dispatch, replayed: &[&Message]) -> Vec<String> {
         cuts.push(format!("the {} messages before the first one sent", first - 1));
     }
     if between > 0 {
-        cuts.push(format!("{between} messages without text"));
+        cuts.push(format!("{between} system messages"));
     }
     cuts
 }

@@ -120,6 +120,25 @@ async fn every_tool_answers_and_says_what_is_wrong() {
 }
 
 #[tokio::test]
+async fn a_turn_without_words_is_none_to_the_model() {
+    let world = World::new().await;
+    let (run, mut envelope) = world.envelope("hello");
+    let turn = |role: &str, content: &str| json!({ "role": role, "content": content, "ts": 0 });
+    let turns = [("user", "one"), ("assistant", ""), ("user", " \n"), ("assistant", ""), ("user", "two")];
+    envelope["conversation"] = turns.iter().map(|(role, content)| turn(role, content)).collect();
+    let body = world.post(&envelope).await.text().await.unwrap();
+    assert_eq!(crate::world::Lines::read(run.clone(), &body).last()["type"], "result", "{body}");
+    let told = world.told.lock();
+    let sent = told.asked[&run][0]["messages"].as_array().unwrap()[1..].iter();
+    let sent: Vec<_> =
+        sent.map(|said| (said["role"].as_str().unwrap(), said["content"].as_str().unwrap())).collect();
+    let none = domain::prompt::NO_ANSWER;
+    let expected =
+        [("user", "one"), ("assistant", none), ("user", "two"), ("assistant", none), ("user", "hello")];
+    assert_eq!(sent, expected);
+}
+
+#[tokio::test]
 async fn recipes_and_skills_reach_the_model_and_run() {
     let world = World::new().await;
     {

@@ -83,22 +83,30 @@ async fn the_replay(backend: Backend) -> Option<()> {
     Some(())
 }
 
-/// A partial answer was said and goes along; one without a word does not.
+/// A partial answer was said and goes along; so does one without a word, as a turn in which nothing was said.
 async fn failed_answers_in_the_replay(backend: Backend) -> Option<()> {
     let world = World::start(backend).await?;
     world.play(lines(vec![json!({ "type": "delta", "text": "half an" })]));
     let conversation = world.tell(&json!({ "message": "one" })).await.conversation();
     world.play(lines(vec![json!({ "type": "error", "code": "oops", "message": "no" })]));
     world.tell(&json!({ "conversation": conversation, "message": "two" })).await;
+    let step = json!({ "type": "step", "id": "s", "name": "n", "status": "succeeded" });
+    world.play(lines(vec![step, json!({ "type": "result", "message": "" })]));
     world.tell(&json!({ "conversation": conversation, "message": "three" })).await;
-    let sent = world.sandbox.request(2).await.unwrap().body;
+    let last = world.tell(&json!({ "conversation": conversation, "message": "four" })).await;
+    let sent = world.sandbox.request(3).await.unwrap().body;
     let said: Vec<(&str, &str)> = sent["conversation"]
         .as_array()
         .unwrap()
         .iter()
         .map(|turn| (turn["role"].as_str().unwrap(), turn["content"].as_str().unwrap()))
         .collect();
-    assert_eq!(said, [("user", "one"), ("assistant", "half an"), ("user", "two")]);
+    let answered = [("user", "one"), ("assistant", "half an"), ("user", "two"), ("assistant", "")];
+    assert_eq!(said, [&answered[..], &[("user", "three"), ("assistant", "")]].concat());
+    let (entries, _) = world.trace(&last.run()).await;
+    let dispatch = entries.iter().find(|entry| entry["kind"] == "dispatch").unwrap();
+    let messages = dispatch["line"]["messages"].as_array().unwrap();
+    assert_eq!((messages.len(), &dispatch["line"]["cuts"]), (7, &json!([])));
     Some(())
 }
 
