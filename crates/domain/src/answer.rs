@@ -111,6 +111,11 @@ pub fn replay_events(content: &str) -> (Vec<RunEvent>, String) {
     (events, closing)
 }
 
+/// How many events a run has whose log is its answer: `replay_events`, between the turn, its end, and that it ended.
+pub fn replay_length(content: Option<&str>) -> i64 {
+    3 + content.map_or(0, |content| replay_events(content).0.len() as i64)
+}
+
 fn events_of(block: StoredBlock) -> Vec<RunEvent> {
     let id = block.id.unwrap_or_default();
     let name = block.name.unwrap_or_default();

@@ -237,7 +237,8 @@ impl Follower {
         Ok((first, found))
     }
 
-    /// The settled message as events: of a run that never had a log here, because it was imported or never began.
+    /// The settled message as events: of a run that never had a log here, because it was imported without or never
+    /// began. They are the same each time, under the same numbers.
     async fn replayed(&self, run: &Run) -> Result<Vec<Seen>, TurnError> {
         let (first_message, message) = self.answer(run).await?;
         let turn = Turn {
@@ -266,10 +267,7 @@ impl Follower {
         });
         events.push(RunEvent::Done(Done { status: run.status }));
         let ts = run.ended_at.unwrap_or(run.created_at).as_millisecond();
-        // Who saw the beginning of the log gets its end, under the numbers it had: all of the answer is in it.
-        let whole = self.after == 0 || is_unstarted(run);
-        let (skipped, first) = if whole { (0, 1) } else { (events.len() - 2, run.last_event - 1) };
-        let numbered = events.iter().skip(skipped).zip(first..).map(|(event, seq)| Seen {
+        let numbered = events.iter().zip(1..).map(|(event, seq)| Seen {
             seq,
             ts,
             kind: event.name(),

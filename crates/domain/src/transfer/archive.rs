@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::Refusal;
+use crate::answer::replay_length;
 use crate::approval::Approval;
 use crate::context::check_context;
 use crate::conversation::{Conversation, Visibility};
@@ -134,6 +135,16 @@ impl Archive {
         }
     }
 
+    /// Runs that came without their logs: their answers are replayed instead.
+    pub fn without_logs(&mut self, is_without: impl Fn(Uuid) -> bool) {
+        let messages = self.branches.iter().flat_map(|branch| &branch.messages);
+        let answers: HashMap<Uuid, &str> =
+            messages.map(|message| (message.id, message.content.as_str())).collect();
+        for of in self.runs.iter_mut().filter(|of| is_without(of.run.id)) {
+            of.without_log(of.run.assistant_message.and_then(|id| answers.get(&id).copied()));
+        }
+    }
+
     /// Everything that a store and its readers rely on. `max_tabs` is the largest number of tabs.
     pub fn check(&self, max_tabs: usize) -> Result<(), Refusal> {
         self.check_attributes(max_tabs)?;
@@ -247,6 +258,13 @@ impl Archive {
 }
 
 impl ArchivedRun {
+    /// It came without its log: its events are those that the content of its answer makes. One that never began has none.
+    pub fn without_log(&mut self, answer: Option<&str>) {
+        if self.run.last_event > 0 {
+            self.run.last_event = replay_length(answer);
+        }
+    }
+
     fn check(&self) -> Result<(), Refusal> {
         let run = &self.run;
         let refuse = |fault: &str| Err(Refusal(format!("the run {} {fault}", run.id)));

@@ -101,6 +101,10 @@ impl Before {
         self.traces.push(line)
     }
 
+    pub fn has_trace(&self, run: Uuid) -> bool {
+        self.traced.contains_key(&run)
+    }
+
     /// The next thing cannot be taken.
     pub fn refuse(&mut self, fault: Refusal) {
         self.fault.get_or_insert(fault);

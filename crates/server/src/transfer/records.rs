@@ -149,14 +149,18 @@ impl<'a> Records<'a> {
                 self.blobs.clear();
                 Thing::File(Box::new(file), bytes?)
             }
-            Line::Execution(execution) => {
+            Line::Execution(mut execution) => {
+                if !self.before.has_trace(execution.run.run.id) {
+                    execution.run.without_log(None);
+                }
                 (entry.kind, entry.id) = ("execution", Some(execution.id));
                 entry.files = execution.files.len() as u64;
                 let traces = self.before.take_traces();
                 let bytes = self.find_all(&execution.files)?;
                 Thing::Execution(execution, bytes, traces?)
             }
-            Line::Conversation(archive) => {
+            Line::Conversation(mut archive) => {
+                archive.without_logs(|run| !self.before.has_trace(run));
                 let traces = self.before.take_traces();
                 let bytes = self.find_all(&archive.files)?;
                 Thing::Conversation(archive, bytes, Some(traces?))

@@ -205,3 +205,47 @@ async fn an_export_imported_into_an_empty_store_exports_the_same_bytes() {
         assert_eq!(houses[0].export().await, lines);
     }
 }
+
+/// An export whose logs were left out: each run is its answer then, told the same each time and resumed by its numbers.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_without_its_log_is_resumed_by_the_numbers_of_its_replay() {
+    let from = House::sqlite();
+    let sandbox = ScriptedSandbox::start(sandbox_lines()).await.unwrap();
+    let mut server = from.serve(&[("SANDBOX_URL", &sandbox.url())]).await;
+    let caller = from.caller(&server);
+    let run = caller.turn(&json!({ "message": "work", "mode": "agent" })).await["run"].clone();
+    let failed = json!({ "message": "fail", "mode": "ask", "model": "openai/none" });
+    let failed = caller.turn(&failed).await["run"].clone();
+    execution(&caller).await;
+    server.terminate().await.unwrap();
+    let lines = from.export().await;
+    let executed = lines.lines().find(|line| line.starts_with(r#"{"type":"execution""#)).unwrap();
+    let executed: serde_json::Value = serde_json::from_str(executed).unwrap();
+    let executed = executed["run"]["id"].clone();
+    let stripped: Vec<&str> = lines.lines().filter(|line| !line.starts_with(r#"{"type":"trace""#)).collect();
+    for to in House::both().await {
+        to.import(&[&to.write("bare.jsonl", stripped.join("\n"))]).await;
+        let mut server = to.serve(&[]).await;
+        let caller = to.caller(&server);
+        for (run, kinds) in [
+            (&run, vec!["turn", "step", "step", "delta", "result", "done"]),
+            (&failed, vec!["turn", "error", "done"]),
+            (&executed, vec!["turn", "result", "done"]),
+        ] {
+            let path = format!("/v1/runs/{}", run.as_str().unwrap());
+            let events = async |after: usize| {
+                let text = caller.get(&format!("{path}/events?after={after}")).await.text;
+                text.split_terminator("\n\n").map(str::to_owned).collect::<Vec<_>>()
+            };
+            let whole = events(0).await;
+            let heads = whole.iter().map(|frame| frame.lines().take(2).collect::<Vec<_>>().join(" "));
+            let expected = (1..).zip(&kinds).map(|(seq, kind)| format!("id: {seq} event: {kind}"));
+            assert_eq!(heads.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
+            assert_eq!(caller.get(&path).await.body["last_event"], whole.len());
+            for after in 1..=whole.len() {
+                assert_eq!(events(after).await, whole[after..], "{after}");
+            }
+        }
+        server.terminate().await.unwrap();
+    }
+}
