@@ -73,11 +73,11 @@ impl Wire {
             .ok_or_else(|| UnknownWire(name.chars().take(SHOWN_CHARS).collect()))
     }
 
-    /// `?wire=` decides; without it the type that `Accept` likes best, the earlier of equals; else `envelope`.
-    pub fn choose(query: Option<&str>, accept: Option<&str>) -> Result<Self, UnknownWire> {
+    /// `?wire=` decides; without it the type that `Accept` likes best, the earlier of equals; else the `usual` one.
+    pub fn choose(query: Option<&str>, accept: Option<&str>, usual: Self) -> Result<Self, UnknownWire> {
         match query {
             Some(name) => Self::parse(name),
-            None => Ok(accept.and_then(Self::accepted).unwrap_or(Self::Envelope)),
+            None => Ok(accept.and_then(Self::accepted).unwrap_or(usual)),
         }
     }
 

@@ -27,10 +27,10 @@ fn the_query_decides_then_accept() {
         (Some("ndjson"), Some("text/event-stream"), Ndjson),
         (Some("envelope"), Some("application/x-ndjson"), Envelope),
     ] {
-        assert_eq!(Wire::choose(query, accept), Ok(wire), "{query:?} {accept:?}");
+        assert_eq!(Wire::choose(query, accept, Wire::Envelope), Ok(wire), "{query:?} {accept:?}");
     }
     for name in ["", "NDJSON", "sse", "envelope "] {
-        assert_eq!(Wire::choose(Some(name), None), Err(UnknownWire(name.to_owned())));
+        assert_eq!(Wire::choose(Some(name), None, Wire::Envelope), Err(UnknownWire(name.to_owned())));
     }
 }
 

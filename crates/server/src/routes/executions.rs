@@ -15,7 +15,7 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::files::FileDocument;
-use super::turns::idempotency;
+use super::turns::{idempotency, wire};
 use super::workspaces::path_id;
 use crate::extract::body::{Body, check_json, parse};
 use crate::extract::upload::{Target, Upload, is_multipart};
@@ -56,7 +56,8 @@ pub struct ExecutionView {
 
 /// Runs once and streams the sandbox's lines as they come. Dropping the request cancels it.
 #[utoipa::path(post, path = "/v1/executions", operation_id = "create_execution", tag = "executions",
-    params(("workspace" = Option<Uuid>, Query), ("Idempotency-Key" = Option<String>, Header)),
+    params(("wire" = Option<String>, Query, description = "As of a turn; `ndjson` unless asked otherwise"), ("workspace" = Option<Uuid>, Query),
+        ("Idempotency-Key" = Option<String>, Header)),
     request_body = ExecutionRequest,
     responses((status = 200, description = "The run's lines", content_type = "application/x-ndjson", body = String),
         (status = 400), (status = 413), (status = 415), (status = 422), (status = 429)))]
@@ -64,11 +65,11 @@ pub async fn create(
     State(app): State<AppState>,
     caller: Caller,
     named: Named,
-    _: Paging,
-    RawQuery(_): RawQuery,
+    RawQuery(query): RawQuery,
     request: Request,
 ) -> Result<Response, Problem> {
     let headers = request.headers().clone();
+    let wire = wire(query.as_deref(), &headers, &[], Wire::Ndjson)?;
     let id = app.clock.new_id();
     let target = Target { bag: Bag::Execution(id), source: FileSource::User };
     let (body, named, scope, mut upload, idempotency) = if is_multipart(&headers) {
@@ -122,7 +123,7 @@ pub async fn create(
         Ok(started) => started,
     };
     let follower = app.turns.follow(stream, started.run.id, 0).await?;
-    let mut response = respond(follower, Wire::Ndjson, caller, named, &started.run);
+    let mut response = respond(follower, wire, caller, named, &started.run);
     let name = HeaderName::from_static("threadkeep-execution");
     if let Some(value) = started.run.execution.and_then(|id| HeaderValue::from_str(&id.to_string()).ok()) {
         response.headers_mut().insert(name, value);

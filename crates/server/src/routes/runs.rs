@@ -6,6 +6,7 @@ use axum::response::{IntoResponse, Response};
 use domain::entry::decode;
 use domain::run::{Run, RunError, RunStatus, StartTurn};
 use domain::time::rfc3339;
+use domain::wire::Wire;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use store::StoreError;
@@ -91,7 +92,7 @@ pub async fn events(
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let wire = wire(query.as_deref(), &headers, &["after"])?;
+    let wire = wire(query.as_deref(), &headers, &["after"], Wire::Envelope)?;
     let after = after(query.as_deref(), &headers)?;
     let scope = caller.scope(named).await?;
     let run = app.store.get_run(&scope, path_id(&id)?).await?;

@@ -81,7 +81,7 @@ pub async fn create(
     request: Request,
 ) -> Result<Response, Problem> {
     let headers = request.headers().clone();
-    let wire = wire(query.as_deref(), &headers, &[])?;
+    let wire = wire(query.as_deref(), &headers, &[], Wire::Envelope)?;
     check_json(&headers)?;
     let Body(bytes) = Body::from_request(request, &app).await?;
     let body: TurnRequest = parse(&bytes)?;
@@ -137,8 +137,13 @@ async fn start(
     Ok(respond(follower, wire, caller, named, &started.run))
 }
 
-/// The wire of `?wire=`, else of `Accept`. `others` are the parameters that the route has beside it.
-pub(super) fn wire(query: Option<&str>, headers: &HeaderMap, others: &[&str]) -> Result<Wire, Problem> {
+/// The wire of `?wire=`, else of `Accept`, else the `usual` one. `others` are the parameters that the route has beside it.
+pub(super) fn wire(
+    query: Option<&str>,
+    headers: &HeaderMap,
+    others: &[&str],
+    usual: Wire,
+) -> Result<Wire, Problem> {
     let (mut asked, mut seen) = (None, Vec::new());
     for (name, value) in pairs(query.unwrap_or(""))? {
         if !["wire", "workspace"].iter().chain(others).any(|known| *known == name) {
@@ -153,7 +158,7 @@ pub(super) fn wire(query: Option<&str>, headers: &HeaderMap, others: &[&str]) ->
         seen.push(name);
     }
     let accept: Vec<&str> = headers.get_all(header::ACCEPT).iter().filter_map(|v| v.to_str().ok()).collect();
-    Wire::choose(asked.as_deref(), Some(&accept.join(",")))
+    Wire::choose(asked.as_deref(), Some(&accept.join(",")), usual)
         .map_err(|error| Problem::invalid_parameter("wire", format!("{error}.")))
 }
 

@@ -16,6 +16,7 @@ use crate::world::{Home, World, stories, stories_everywhere};
 stories_everywhere!(its_own_bag);
 stories!(
     lines_as_they_came,
+    in_the_wire_asked_for,
     how_it_ended,
     dropping_the_request_cancels,
     once_by_its_key,
@@ -87,6 +88,40 @@ async fn lines_as_they_came(home: Home) -> Option<()> {
     assert!(of("data: ")[2].contains(r#""unknown":null,"ts":"#), "{events}");
     // It is no conversation.
     assert_eq!(world.ann.get("/v1/chat-conversations").await.body["data"], json!([]));
+    Some(())
+}
+
+async fn in_the_wire_asked_for(home: Home) -> Option<()> {
+    let world = World::start(home).await?;
+    let body = json!({ "prompt": "do it" });
+    let wired = async |wire: &str| {
+        let request = world.ann.request(Method::POST, &format!("/v1/executions?wire={wire}"));
+        ask(request.header("content-type", "application/json").body(body.to_string())).await
+    };
+    let log = r#"{"type":"log","level":"info","message":"x"}"#;
+    let result = r#"{"type":"result","message":"Hello."}"#;
+    for wire in ["ndjson", "envelope", "openai", "anthropic", "ui-message", "ag-ui"] {
+        world.sandbox.play(scripts::bytes(format!("{log}\n{result}\n")));
+        let answer = wired(wire).await;
+        assert_eq!(answer.status, 200, "{wire}: {}", answer.text);
+        assert!(answer.text.contains("Hello."), "{wire}: {}", answer.text);
+        assert!(!answer.header("threadkeep-execution").is_empty());
+        let run = answer.header("threadkeep-run");
+        let again = world.ann.get(&format!("/v1/runs/{run}/events?wire={wire}")).await;
+        assert_eq!(again.text, answer.text, "{wire}");
+        assert_eq!(again.header("content-type"), answer.header("content-type"), "{wire}");
+        if wire == "ndjson" {
+            assert_eq!(answer.text, format!("{log}\n{result}\n"));
+        }
+    }
+    // By `Accept`, too; what that says nothing about are lines.
+    for (accept, kind) in [("text/event-stream", "text/event-stream"), ("*/*", "application/x-ndjson")] {
+        let answer = ask(execute(&world.ann, &body).header("accept", accept)).await;
+        assert_eq!((answer.status, answer.header("content-type")), (200, kind));
+    }
+    let answer = wired("telegraph").await;
+    refused(&answer, 400, "invalid_parameter");
+    assert_eq!(answer.body["source"]["parameter"], "wire");
     Some(())
 }
 
