@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::body::HttpBody as _;
 use axum::extract::{FromRequest, Request};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
@@ -25,6 +25,7 @@ impl FromRequest<AppState> for Body {
     type Rejection = Problem;
 
     async fn from_request(request: Request, app: &AppState) -> Result<Self, Problem> {
+        check_encoding(request.headers())?;
         let limit = app.limits.max_body_bytes as usize;
         if request.body().size_hint().lower() > limit as u64 {
             return Err(too_large(limit));
@@ -62,6 +63,21 @@ fn too_large(limit: usize) -> Problem {
         format!("The request body is over {limit} bytes."),
     )
     .with("limit", limit)
+}
+
+/// A body is read as it comes: one that was compressed would only be told to be malformed.
+pub fn check_encoding(headers: &HeaderMap) -> Result<(), Problem> {
+    let plain = |value: &HeaderValue| value.is_empty() || value.as_bytes().eq_ignore_ascii_case(b"identity");
+    if headers.get_all(header::CONTENT_ENCODING).iter().all(plain) {
+        return Ok(());
+    }
+    Err(Problem::new(
+        StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        "unsupported_media_type",
+        "Unsupported media type",
+        "A body with a Content-Encoding is not taken; send it as it is.",
+    )
+    .at(Source::header("Content-Encoding")))
 }
 
 /// A typed JSON body of a plain route; any JSON media type will do.

@@ -12,6 +12,7 @@ use futures_util::StreamExt as _;
 use futures_util::stream;
 use multer::{Field, Multipart};
 
+use super::body::check_encoding;
 use super::disposition::file_name;
 use super::upload::{FRAMING_BYTES, HEADER_BYTES, Incoming, boundary, is_multipart, patient, too_large};
 use crate::jsonapi::error::{Source, shown};
@@ -29,6 +30,7 @@ pub struct TableFile {
 impl TableFile {
     /// The file, of which nothing was read yet.
     pub async fn open(request: Request, limit: u64) -> Result<Self, Problem> {
+        check_encoding(request.headers())?;
         let announced = request.body().size_hint().lower();
         let headers = request.headers().clone();
         let body = Arc::new(Incoming::new(request.into_body()));

@@ -21,6 +21,7 @@ use store::files::{NewFile, Reserved, Stored};
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
+use super::body::check_encoding;
 use super::disposition::file_name;
 use crate::jsonapi::error::{Source, shown};
 use crate::problem::Problem;
@@ -69,6 +70,7 @@ impl Upload {
 
     /// Reads the whole body. After an error nothing of it is left.
     pub async fn receive(mut self, request: Request) -> Result<Self, Problem> {
+        check_encoding(request.headers())?;
         let boundary = boundary(request.headers())?;
         let announced = request.body().size_hint().lower();
         let limits = &self.app.limits;

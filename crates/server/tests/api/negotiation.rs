@@ -5,7 +5,13 @@ use serde_json::json;
 
 use crate::world::{CONVERSATIONS, MEDIA_TYPE, World, code, creation, id_of, item, stories};
 
-stories!(what_may_be_asked_for, what_may_be_sent, every_operation_negotiates, other_paths_are_plain_json);
+stories!(
+    what_may_be_asked_for,
+    what_may_be_sent,
+    what_was_compressed_is_told_so,
+    every_operation_negotiates,
+    other_paths_are_plain_json
+);
 
 async fn what_may_be_asked_for(world: World) {
     let cases: [(&[&str], bool); 19] = [
@@ -73,6 +79,36 @@ async fn what_may_be_sent(world: World) {
             assert_eq!(world.everything().await, before);
         }
     }
+}
+
+async fn what_was_compressed_is_told_so(world: World) {
+    let id = id_of(&world.create(json!({ "title": "kept" })).await);
+    let before = world.everything().await;
+    let gzip: &[u8] = b"\x1f\x8b\x08\0\0\0\0\0\0\x03\xab\xae\x05\0C\xbf\xa6\xa3\x02\0\0\0";
+    for encoding in ["gzip", "br", "identity, gzip"] {
+        for (method, path) in [(Method::POST, CONVERSATIONS.to_owned()), (Method::PATCH, item(&id))] {
+            let request = world.with_body(method, &path, gzip).header("content-encoding", encoding);
+            let answer = world.send(request).await;
+            assert_eq!((answer.status, code(&answer)), (415, "unsupported_media_type"), "{}", answer.text);
+            assert_eq!(answer.body["errors"][0]["source"]["header"], "Content-Encoding");
+        }
+        for (path, kind) in [
+            ("/v1/workspaces", "application/json"),
+            ("/v1/turns", "application/json"),
+            ("/v1/files", "multipart/form-data; boundary=x"),
+        ] {
+            let request = world.request(Method::POST, path).header("content-type", kind).body(gzip);
+            let answer = world.send(request.header("content-encoding", encoding)).await;
+            let told = (answer.status, &answer.body["code"]);
+            assert_eq!(told, (415, &json!("unsupported_media_type")), "{path} {}", answer.text);
+            assert_eq!(answer.header("content-type"), "application/problem+json");
+            assert_eq!(answer.body["source"]["header"], "Content-Encoding");
+        }
+    }
+    assert_eq!(world.everything().await, before);
+    let body = creation(&json!({ "title": "t" }));
+    let plain = world.with_body(Method::POST, CONVERSATIONS, body).header("content-encoding", "Identity");
+    assert_eq!(world.send(plain).await.status, 201);
 }
 
 async fn every_operation_negotiates(world: World) {
