@@ -143,6 +143,8 @@ impl Turns {
         }
         let agent = Box::pin(retry(live, || self.agent_of(&held, &dispatch))).await?;
         let stop = Stop {
+            turns: self.clone(),
+            held,
             live: Arc::clone(live),
             deadline: self.time_left(run),
             longest: inner.limits.run_timeout_seconds,
@@ -185,6 +187,8 @@ fn runner(dispatch: &Dispatch, agent: Option<&Agent>) -> Runner {
 
 /// Whatever ends a run before its upstream does.
 pub(crate) struct Stop {
+    turns: Turns,
+    held: Held,
     live: Arc<LiveRun>,
     deadline: Duration,
     /// What a run may take in all, in seconds.
@@ -205,19 +209,35 @@ impl Stop {
     }
 
     async fn come(self) -> Result<Ending, TurnError> {
-        let Self { live, deadline, longest, policy, grace } = self;
+        let Self { turns, held, live, deadline, longest, policy, grace } = self;
         tokio::select! {
             biased;
             () = live.lost.cancelled() => Err(StoreError::Lost.into()),
             () = live.cancel.cancelled() => Ok(Ending::cancelled("the run was cancelled")),
             () = live.interrupt.cancelled() => Ok(Ending::interrupted("the server was stopped")),
-            () = nobody_reads(&live, grace), if policy == OnDisconnect::Cancel => {
-                Ok(Ending::cancelled("nobody reads the run any more"))
-            }
+            ended = turns.unread(&held, &live, grace), if policy == OnDisconnect::Cancel => ended,
             () = tokio::time::sleep(deadline) => {
                 let message = format!("the run took longer than {longest} seconds");
                 Ok(Ending::failed("run_timeout", message))
             }
+        }
+    }
+}
+
+impl Turns {
+    /// Resolves when nobody reads the run any more. Whether that ends it the store says: a retry of its request may have
+    /// set it to go on since, on whichever node, and one that comes after this finds a run that is cancelled.
+    async fn unread(&self, held: &Held, live: &LiveRun, grace: Duration) -> Result<Ending, TurnError> {
+        nobody_reads(live, grace).await;
+        let now = self.inner.clock.now();
+        let cancel = retry(live, || self.inner.store.cancel_unread(held, now));
+        match Box::pin(cancel).await {
+            Ok(false) => std::future::pending().await,
+            // Its conversation was deleted.
+            Ok(true) | Err(TurnError::Store(StoreError::NotFound)) => {
+                Ok(Ending::cancelled("nobody reads the run any more"))
+            }
+            Err(error) => Err(error),
         }
     }
 }

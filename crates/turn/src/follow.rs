@@ -8,9 +8,9 @@ use domain::answer::{replay_events, stored_json};
 use domain::entry::decode;
 use domain::event::{Done, Failed, Finished, RunEvent, Turn};
 use domain::message::{Message, Window};
-use domain::run::{OnDisconnect, Run, RunStatus};
+use domain::run::{Lease, OnDisconnect, Run, RunStatus};
 use domain::scope::Scope;
-use store::turns::{LogPage, News};
+use store::turns::{Held, LogPage, News};
 use store::{StoreError, ThreadRead};
 use tokio::sync::watch;
 use uuid::Uuid;
@@ -100,13 +100,14 @@ impl Turns {
             grace = grace.max(HEARING);
         }
         tokio::time::sleep(grace).await;
+        let unheld = Held { workspace: scope.workspace, lease: Lease { run, fence: 0 } };
         let alone = !place.is_followed_elsewhere() && *place.readers().borrow() == 0;
         // Whoever was sent away because this node stops comes back to the next one.
         if alone
             && !inner.draining.is_cancelled()
             && let Ok(found) = inner.store.get_run(scope, run).await
             && (found.status, found.on_disconnect) == (RunStatus::Queued, OnDisconnect::Cancel)
-            && let Err(error) = inner.store.request_cancel(scope, run, inner.clock.now()).await
+            && let Err(error) = inner.store.cancel_unread(&unheld, inner.clock.now()).await
         {
             tracing::warn!(%run, %error, "a queued run that nobody reads could not be cancelled");
         }

@@ -2,18 +2,20 @@
 
 use std::time::{Duration, Instant};
 
-use serde_json::json;
+use serde_json::{Value, json};
 use testkit::sandbox::{Action, Release};
 use testkit::server::Backend;
 
 use crate::scripts::{delta, hang_after, open, result, wait_after};
-use crate::world::{World, stories, thread};
+use crate::sse::Stream;
+use crate::world::{World, ask, stories, thread};
 
 stories!(
     the_last_reader_ends_the_run,
     a_second_reader_keeps_it_alive,
     a_grace_for_those_who_come_back,
     a_run_that_goes_on_alone,
+    a_retry_that_waits_for_nothing_lets_the_run_go_on,
 );
 
 /// How soon the sandbox must know.
@@ -99,5 +101,42 @@ async fn a_run_that_goes_on_alone(backend: Backend) -> Option<()> {
     gate.open();
     assert_eq!(world.settled(&run).await["status"], "succeeded");
     assert_eq!(world.thread(&conversation).await, thread(&[("user", "hi"), ("assistant", "ab")]));
+    Some(())
+}
+
+/// With `Prefer: respond-async` it is always `continue`, also for a run that was begun with a stream: one under way, and
+/// one that waits for it.
+async fn a_retry_that_waits_for_nothing_lets_the_run_go_on(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let gate = Release::default();
+    world.play(wait_after(vec![delta("a")], &gate, "ab"));
+    let retried = async |body: &Value| {
+        let key = body["message"].as_str().unwrap();
+        let sent = world.turn(body).header("idempotency-key", key).send().await.unwrap();
+        let stream = Stream::new(sent);
+        let again = world.turn(body).header("idempotency-key", key).header("prefer", "respond-async");
+        let again = ask(again).await;
+        assert_eq!((again.status, &again.body["run"]), (202, &json!(stream.run())), "{}", again.text);
+        stream
+    };
+    let mut first = retried(&json!({ "message": "one" })).await;
+    first.until("delta").await;
+    let waits = json!({ "conversation": first.conversation(), "message": "two", "on_busy": "enqueue" });
+    let second = retried(&waits).await;
+    let runs = [first.run(), second.run()];
+    drop((first, second));
+    // Readers who come and go are what a run of the other kind would end with.
+    for run in &runs {
+        drop(world.follow(run, 0).await);
+    }
+    world.play(hang_after(vec![delta("x")]));
+    let mut other = world.begin(&json!({ "message": "three" })).await;
+    other.until("delta").await;
+    drop(other);
+    world.sandbox.disconnected(1).await.unwrap();
+    gate.open();
+    for run in &runs {
+        assert_eq!(world.settled(run).await["status"], "succeeded");
+    }
     Some(())
 }

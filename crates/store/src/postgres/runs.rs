@@ -1,7 +1,7 @@
 //! Runs as their readers see them, and the queue.
 
 use async_trait::async_trait;
-use domain::run::{Run, RunError, RunStatus, StartTurn, TurnMessage, Usage};
+use domain::run::{Lease, OnDisconnect, Run, RunError, RunStatus, StartTurn, TurnMessage, Usage};
 use domain::scope::Scope;
 use jiff::Timestamp;
 use tokio_postgres::Row;
@@ -13,7 +13,7 @@ use super::{PostgresStore, files};
 use crate::error::{Result, StoreError};
 use crate::list::{Dialect, Sql, Value};
 use crate::store::runs::Runs;
-use crate::turns::{parse_json, to_json};
+use crate::turns::{Held, own_scope, parse_json, to_json};
 
 #[async_trait]
 impl Runs for PostgresStore {
@@ -66,6 +66,11 @@ impl Runs for PostgresStore {
         transaction!(self.database, begin_write, Settings::of(scope), |tx| request_cancel(
             tx, scope, run, now
         ))
+    }
+
+    async fn cancel_unread(&self, held: &Held, now: Timestamp) -> Result<bool> {
+        let settings = Settings::workspace(held.workspace).seeing_all();
+        transaction!(self.database, begin_write, settings, |tx| cancel_unread(tx, held, now))
     }
 }
 
@@ -179,6 +184,23 @@ async fn request_cancel(tx: &Transaction, scope: &Scope, run: Uuid, now: Timesta
             read(&tx.row(&text, &[&scope.workspace, &run]).await?.ok_or(StoreError::NotFound)?)
         }
         _ => Ok(found),
+    }
+}
+
+async fn cancel_unread(tx: &Transaction, held: &Held, now: Timestamp) -> Result<bool> {
+    let (scope, Lease { run, fence }) = (own_scope(held.workspace), held.lease);
+    let (found, _) = get_locked(tx, &scope, run).await?;
+    match (found.status, found.on_disconnect) {
+        (RunStatus::Queued, OnDisconnect::Cancel) if fence == 0 => {
+            cancel_queued(tx, &scope, &found, now).await.map(|_| true)
+        }
+        (RunStatus::Running, OnDisconnect::Cancel) => {
+            let own = tx.inside("workspace_id");
+            let text =
+                format!("UPDATE runs SET cancel_requested = true WHERE {own} AND id = $2 AND fence = $3");
+            Ok(tx.execute(&text, &[&held.workspace, &run, &fence]).await? > 0)
+        }
+        _ => Ok(false),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Runs as their readers see them, and the queue.
 
 use async_trait::async_trait;
-use domain::run::{Run, RunError, RunStatus, StartTurn, TurnMessage, Usage};
+use domain::run::{Lease, OnDisconnect, Run, RunError, RunStatus, StartTurn, TurnMessage, Usage};
 use domain::scope::Scope;
 use domain::time::from_ms;
 use jiff::Timestamp;
@@ -12,7 +12,7 @@ use super::writer::Durability;
 use super::{SqliteStore, conversations, executions};
 use crate::error::{Result, StoreError};
 use crate::store::runs::Runs;
-use crate::turns::{parse_json, to_json};
+use crate::turns::{Held, own_scope, parse_json, to_json};
 
 #[async_trait]
 impl Runs for SqliteStore {
@@ -45,6 +45,11 @@ impl Runs for SqliteStore {
     async fn request_cancel(&self, scope: &Scope, run: Uuid, now: Timestamp) -> Result<Run> {
         let scope = scope.clone();
         self.writer.write(Durability::Full, move |db| request_cancel(db, &scope, run, now)).await
+    }
+
+    async fn cancel_unread(&self, held: &Held, now: Timestamp) -> Result<bool> {
+        let held = *held;
+        self.writer.write(Durability::Full, move |db| cancel_unread(db, &held, now)).await
     }
 }
 
@@ -190,6 +195,23 @@ fn request_cancel(db: &Connection, scope: &Scope, run: Uuid, now: Timestamp) -> 
         _ => {}
     }
     by_id(db, scope.workspace, run)
+}
+
+fn cancel_unread(db: &Connection, held: &Held, now: Timestamp) -> Result<bool> {
+    let (scope, Lease { run, fence }) = (own_scope(held.workspace), held.lease);
+    let found = get(db, &scope, run)?;
+    match (found.status, found.on_disconnect) {
+        (RunStatus::Queued, OnDisconnect::Cancel) if fence == 0 => {
+            cancel_queued(db, &scope, &found, now)?;
+            Ok(true)
+        }
+        (RunStatus::Running, OnDisconnect::Cancel) => {
+            let text =
+                "UPDATE runs SET cancel_requested = 1 WHERE workspace_id = ?1 AND id = ?2 AND fence = ?3";
+            Ok(db.prepare_cached(text)?.execute(params![held.workspace, run, fence])? > 0)
+        }
+        _ => Ok(false),
+    }
 }
 
 /// Takes a run out of the queue. Its message takes no place in the thread, so no file is one of that message's.

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use uuid::Uuid;
 
 use crate::error::{Result, StoreError};
+use crate::turns::Held;
 
 pub(crate) const RUN_STARTED: StoreError = StoreError::Conflict {
     code: "run_started",
@@ -39,4 +40,8 @@ pub trait Runs: Send + Sync {
 
     /// A queued run is cancelled at once; one under way is marked for its node; a settled one stays as it is.
     async fn request_cancel(&self, scope: &Scope, run: Uuid, now: Timestamp) -> Result<Run>;
+
+    /// As `request_cancel`, for want of readers. False for a run that needs none, and for one that is no longer held so;
+    /// a queued one is held by nobody, under the fence 0.
+    async fn cancel_unread(&self, held: &Held, now: Timestamp) -> Result<bool>;
 }

@@ -1,11 +1,11 @@
 //! Turns that wait for another: their order, their edits, their end.
 
-use domain::run::{Brought, OnBusy, RunStatus, StartTurn};
+use domain::run::{Brought, Lease, OnBusy, OnDisconnect, Run, RunStatus, StartTurn};
 use store::StoreError;
-use store::turns::{Settlement, Waiting};
+use store::turns::{Begun, Held, Settlement, Waiting};
 use uuid::Uuid;
 
-use crate::play::{LEASE, NODE, events, said, turn};
+use crate::play::{LEASE, NODE, events, key, said, turn};
 use crate::setup::{TestStore, fails};
 
 on_both!(
@@ -16,6 +16,7 @@ on_both!(
     the_last_rollback_takes_the_place,
     a_queued_turn_can_be_edited_until_it_starts,
     a_cancel_ends_a_queued_run_and_marks_one_under_way,
+    want_of_readers_ends_only_what_needs_them,
     a_queue_without_a_run_still_keeps_others_out,
     ids_that_a_client_brings_are_kept_and_taken_once,
     what_other_clients_keep_is_found_again,
@@ -168,6 +169,49 @@ async fn a_cancel_ends_a_queued_run_and_marks_one_under_way(store: TestStore) {
     store.settle_turn(&held, &store.settlement("1", events(3, 3))).await.unwrap();
     assert!(store.next(&ann, id).await.is_none());
     assert_eq!(store.texts(&ann, id, None).await, ["one", "1"]);
+}
+
+/// Of a request that is repeated by one who waits for nothing, and its readers' going: the first one counts.
+async fn want_of_readers_ends_only_what_needs_them(store: TestStore) {
+    let ann = store.workspace("ann").await;
+    let send = async |text: &str, conversation, on_disconnect| {
+        let turn = StartTurn { on_busy: OnBusy::Enqueue, on_disconnect, ..turn(conversation, text) };
+        let mut new = store.new_turn(turn);
+        new.idempotency = Some(key(text, 1));
+        match store.begin_turn(&ann, &new).await.unwrap() {
+            Begun::Started { run, .. } | Begun::Queued(run, _) | Begun::Repeated(run) => run,
+            other => panic!("{other:?}"),
+        }
+    };
+    let held = |run: &Run| {
+        let fence = i64::from(run.status == RunStatus::Running);
+        Held { workspace: ann.workspace, lease: Lease { run: run.id, fence } }
+    };
+    let first = send("one", None, OnDisconnect::Cancel).await;
+    let thread = first.conversation;
+    for (text, state) in [("one", RunStatus::Running), ("two", RunStatus::Queued)] {
+        let run = send(text, thread, OnDisconnect::Cancel).await;
+        let kept = send(text, thread, OnDisconnect::Continue).await;
+        assert_eq!((kept.id, kept.status, kept.on_disconnect), (run.id, state, OnDisconnect::Continue));
+        assert!(!store.cancel_unread(&held(&run), store.now()).await.unwrap());
+        assert_eq!(store.get_run(&ann, run.id).await.unwrap(), kept);
+        // Asking for less changes nothing.
+        assert_eq!(send(text, thread, OnDisconnect::Cancel).await, kept);
+    }
+    let other = send("three", None, OnDisconnect::Cancel).await;
+    send("four", other.conversation, OnDisconnect::Cancel).await;
+    for text in ["three", "four"] {
+        let run = send(text, other.conversation, OnDisconnect::Cancel).await;
+        // Who holds it no longer changes nothing.
+        let mut old = held(&run);
+        old.lease.fence += 1;
+        assert!(!store.cancel_unread(&old, store.now()).await.unwrap());
+        assert_eq!(store.get_run(&ann, run.id).await.unwrap(), run);
+        assert!(store.cancel_unread(&held(&run), store.now()).await.unwrap());
+        let late = send(text, other.conversation, OnDisconnect::Continue).await;
+        assert_eq!(late.on_disconnect, OnDisconnect::Cancel);
+        assert!(late.cancel_requested || late.status == RunStatus::Cancelled);
+    }
 }
 
 async fn a_queue_without_a_run_still_keeps_others_out(store: TestStore) {

@@ -7,7 +7,7 @@ use futures_util::future::{join3, join4};
 use uuid::Uuid;
 
 use super::append;
-use super::idempotency::{remember, repeated};
+use super::idempotency::{go_on, remember, repeated};
 use super::open_runs::open_runs;
 use super::start::{all_of, attached, branch_for, place, say};
 use crate::error::{Result, StoreError};
@@ -19,7 +19,7 @@ use crate::turns::{Begun, Held, NewTurn, QueueStart, first_dispatch, first_of, t
 
 pub(super) async fn begin(tx: &Transaction, scope: &Scope, new: &NewTurn) -> Result<Begun> {
     if let Some(before) = repeated(tx, scope, new.idempotency.as_ref(), new.now).await? {
-        return Ok(before);
+        return go_on(tx, before, new.turn.on_disconnect).await;
     }
     let open = match open_runs(tx, scope, new.open_runs).await? {
         Ok(open) => open.and_one(),

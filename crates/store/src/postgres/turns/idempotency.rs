@@ -1,5 +1,6 @@
 //! Requests that come twice: the second is answered what the first made.
 
+use domain::run::OnDisconnect;
 use domain::scope::Scope;
 use futures_util::future::join3;
 use jiff::Timestamp;
@@ -60,6 +61,21 @@ async fn is_used_elsewhere(
     .await;
     left.and(back)?;
     Ok(found?.is_some())
+}
+
+/// A repeated request that nobody waits for, too: from now on its run needs no reader, unless it is to end already.
+pub(super) async fn go_on(tx: &Transaction, before: Begun, asked: OnDisconnect) -> Result<Begun> {
+    let Begun::Repeated(run) = before else { return Ok(before) };
+    if (run.on_disconnect, asked) != (OnDisconnect::Cancel, OnDisconnect::Continue) {
+        return Ok(Begun::Repeated(run));
+    }
+    let text = format!(
+        "UPDATE runs SET on_disconnect = 'continue' WHERE {} AND id = $2 \
+         AND status || '' IN ('queued', 'running') AND NOT cancel_requested",
+        tx.inside("workspace_id")
+    );
+    tx.execute(&text, &[&run.workspace, &run.id]).await?;
+    Ok(Begun::Repeated(runs::by_id(tx, run.workspace, run.id).await?))
 }
 
 pub(in crate::postgres) async fn remember(

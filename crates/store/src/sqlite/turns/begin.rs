@@ -7,7 +7,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use uuid::Uuid;
 
 use super::append;
-use super::idempotency::{remember, repeated};
+use super::idempotency::{go_on, remember, repeated};
 use super::open_runs::open_runs;
 use super::start::{Thread, place_message};
 use crate::error::{Result, StoreError};
@@ -17,7 +17,7 @@ use crate::turns::{Begun, Held, NewTurn, QueueStart, first_dispatch, first_of, t
 
 pub(super) fn begin(db: &Connection, scope: &Scope, new: &NewTurn) -> Result<Begun> {
     if let Some(before) = repeated(db, scope, new.idempotency.as_ref(), new.now)? {
-        return Ok(before);
+        return go_on(db, before, new.turn.on_disconnect);
     }
     let open = open_runs(db, scope, new.open_runs)?;
     if let Err(full) = new.open_runs.check(open) {

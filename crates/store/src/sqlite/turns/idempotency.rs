@@ -1,5 +1,6 @@
 //! Requests that come twice: the second is answered what the first made.
 
+use domain::run::OnDisconnect;
 use domain::scope::Scope;
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
@@ -37,6 +38,20 @@ pub(in crate::sqlite) fn repeated(
         Some((hash, _, here)) if !here || hash != idempotency.body_hash => Some(Begun::KeyReused),
         Some((_, run, _)) => Some(Begun::Repeated(runs::by_id(db, scope.workspace, run)?)),
     })
+}
+
+/// A repeated request that nobody waits for, too: from now on its run needs no reader, unless it is to end already.
+pub(super) fn go_on(db: &Connection, before: Begun, asked: OnDisconnect) -> Result<Begun> {
+    let Begun::Repeated(run) = before else { return Ok(before) };
+    if (run.on_disconnect, asked) != (OnDisconnect::Cancel, OnDisconnect::Continue) {
+        return Ok(Begun::Repeated(run));
+    }
+    db.prepare_cached(
+        "UPDATE runs SET on_disconnect = 'continue' WHERE workspace_id = ?1 AND id = ?2 \
+         AND status IN ('queued', 'running') AND cancel_requested = 0",
+    )?
+    .execute(params![run.workspace, run.id])?;
+    Ok(Begun::Repeated(runs::by_id(db, run.workspace, run.id)?))
 }
 
 pub(in crate::sqlite) fn remember(
