@@ -234,6 +234,17 @@ pub(super) async fn cancel_all(
     let which = format!("{own} AND ($2::uuid IS NULL OR conversation_id = $2)");
     let text = format!("UPDATE runs SET cancel_requested = true WHERE {which} AND status = 'running'");
     tx.execute(&text, &[&scope.workspace, &conversation]).await?;
+    if conversation.is_some() {
+        // As `cancel_queued`: the conversation may be restored, and none of them comes into its thread.
+        let text = format!(
+            "UPDATE files f SET message_id = NULL WHERE {} AND f.conversation_id = $2 AND f.message_id IN ( \
+             SELECT message_id FROM runs WHERE {own} AND conversation_id = $2 AND status = 'queued') \
+             AND NOT EXISTS (SELECT 1 FROM messages m WHERE m.workspace_id = f.workspace_id \
+                 AND m.conversation_id = f.conversation_id AND m.id = f.message_id)",
+            tx.inside("f.workspace_id")
+        );
+        tx.execute(&text, &[&scope.workspace, &conversation]).await?;
+    }
     let text = format!(
         "UPDATE runs SET status = 'cancelled', ended_at = $3, queue_position = NULL, error_code = 'cancelled', \
          error_message = 'the conversation was deleted' WHERE {which} AND status = 'queued'"

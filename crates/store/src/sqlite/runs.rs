@@ -245,6 +245,17 @@ pub(super) fn cancel_all(
         "UPDATE runs {running} SET cancel_requested = 1 WHERE workspace_id = ?1 AND {whose} AND status = 'running'"
     );
     db.execute(&text, params![scope.workspace, conversation])?;
+    if conversation.is_some() {
+        // As `cancel_queued`: the conversation may be restored, and none of them comes into its thread.
+        db.execute(
+            "UPDATE files SET message_id = NULL WHERE workspace_id = ?1 AND conversation_id = ?2 AND message_id IN ( \
+             SELECT message_id FROM runs INDEXED BY idx_runs_queue \
+             WHERE workspace_id = ?1 AND conversation_id = ?2 AND status = 'queued') \
+             AND NOT EXISTS (SELECT 1 FROM messages m WHERE m.workspace_id = ?1 AND m.conversation_id = ?2 \
+             AND m.id = files.message_id)",
+            params![scope.workspace, conversation],
+        )?;
+    }
     let text = format!(
         "UPDATE runs {queued} SET status = 'cancelled', ended_at = ?3, queue_position = NULL, \
          error_code = 'cancelled', error_message = 'the conversation was deleted' \

@@ -11,7 +11,7 @@ use crate::turns::Held;
 
 pub(crate) const RUN_STARTED: StoreError = StoreError::Conflict {
     code: "run_started",
-    detail: "the run has started; only a queued one can be edited",
+    detail: "the run is not queued any more; only a queued one can be edited",
 };
 
 pub(crate) const NO_OWN_MESSAGE: StoreError = StoreError::Conflict {

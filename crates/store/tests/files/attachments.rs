@@ -14,6 +14,7 @@ on_both!(
     what_is_not_a_file_of_the_conversation_is_refused,
     a_file_is_attached_again,
     a_queued_turn_leaves_out_what_was_deleted,
+    a_queued_turn_that_never_came_has_no_files,
     an_edit_keeps_what_was_attached,
     a_new_answer_leaves_the_message_as_it_is,
     a_rollback_takes_nothing_over,
@@ -126,6 +127,34 @@ async fn a_queued_turn_leaves_out_what_was_deleted(store: TestStore) {
     store.next(&ann, id).await.unwrap();
     assert_eq!(store.texts(&ann, id, None).await, ["one", "1", "zwei"]);
     assert_eq!(attached(&store, &ann, id).await, ["[]", "[]", &json(&[&a])]);
+}
+
+/// Whether it was cancelled, or its conversation was deleted and came back without it.
+async fn a_queued_turn_that_never_came_has_no_files(store: TestStore) {
+    let ann = store.workspace("ann").await;
+    let id = store.create(&ann, "t").await.id;
+    let bag = Bag::Conversation(id);
+    let (a, b, c) = (
+        store.upload(&ann, bag, "a").await,
+        store.upload(&ann, bag, "b").await,
+        store.upload(&ann, bag, "c").await,
+    );
+    let (run, _) = store.started(&ann, attaching(id, "one", &[&a])).await;
+    let queue = async |text, file| {
+        let turn = StartTurn { on_busy: OnBusy::Enqueue, ..attaching(id, text, &[file]) };
+        match store.begin_turn(&ann, &store.new_turn(turn)).await.unwrap() {
+            Begun::Queued(queued, _) => queued,
+            other => panic!("{other:?}"),
+        }
+    };
+    let (two, three) = (queue("two", &b).await, queue("three", &c).await);
+    assert_eq!((tied(&store, &ann, &b).await, tied(&store, &ann, &c).await), (two.message, three.message));
+    store.request_cancel(&ann, two.id, store.now()).await.unwrap();
+    store.delete_conversation(&ann, id, None, store.write().now).await.unwrap();
+    store.restore_conversation(&ann, id, store.write().now).await.unwrap();
+    for (file, message) in [(&a, run.message), (&b, None), (&c, None)] {
+        assert_eq!(tied(&store, &ann, file).await, message, "{}", file.name);
+    }
 }
 
 async fn an_edit_keeps_what_was_attached(store: TestStore) {
