@@ -75,6 +75,32 @@ test('a fork has the thread up to there and goes on by itself', async () => {
   assert.deepEqual(wrong, []);
 });
 
+test('a fork that ends in what the user said can be answered', async () => {
+  const { page, wrong } = await visit(world);
+  await say(page, 'answer the root');
+  await settled(page);
+  await say(page, 'answer the branch');
+  await eventually(async () => assert.ok((await lastAnswer(page)).includes('the branch')));
+  await settled(page);
+  const whole = await blocks(page);
+  const from = page.url();
+  const offer = page.getByRole('button', { name: 'Answer it' });
+  assert.equal(await offer.count(), 0);
+  await page.locator('article[data-role=user]').last().hover();
+  await page.locator('article[data-role=user]').last().getByRole('button', { name: 'Fork from here' }).click();
+  await page.waitForURL((url) => String(url) !== from);
+  await eventually(async () => assert.deepEqual(await blocks(page), whole.slice(0, 3)));
+  await offer.click();
+  await eventually(async () => assert.deepEqual(await blocks(page), whole));
+  await settled(page);
+  assert.equal(await offer.count(), 0);
+  assert.equal(await count(page).count(), 0);
+  await page.reload();
+  await settled(page);
+  assert.deepEqual(await blocks(page), whole);
+  assert.deepEqual(wrong, []);
+});
+
 test('rename, delete and undo, in this window and in the other', async () => {
   const { page, open, wrong } = await visit(world);
   await say(page, 'answer about to be renamed');

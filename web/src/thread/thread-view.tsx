@@ -24,15 +24,18 @@ const none: never[] = [];
 function useActions(thread: Thread) {
   return useMemo(() => {
     const id = () => thread.get().id as string;
+    const answer = (asked: Message) => {
+      thread.regenerate(asked).catch(complain);
+      toComposer();
+    };
     return {
       onEdit: (message: Message, text: string) => void thread.edit(message, text).catch(complain),
+      onAnswer: answer,
       onRegenerate: (assistant: Message) => {
         const { messages } = thread.get();
         const at = messages.findIndex((message) => message.id === assistant.id);
         const asked = messages.slice(0, at).findLast((message) => message.role === 'user');
-        if (!asked) return;
-        thread.regenerate(asked).catch(complain);
-        toComposer();
+        if (asked) answer(asked);
       },
       onFork: (message: Message) =>
         void forkConversation(id(), message.id).then((fork) => {
@@ -91,7 +94,7 @@ export function ThreadView({ thread }: { thread: Thread }) {
     }
     const siblings = versions.get(row.message.id);
     if (row.kind === 'user') {
-      return <UserMessage message={row.message} thread={id} siblings={siblings} busy={busy} pending={row.pending} {...actions} />;
+      return <UserMessage message={row.message} thread={id} siblings={siblings} busy={busy} last={row.last} pending={row.pending} {...actions} />;
     }
     return <AssistantMessage message={row.message} thread={id} siblings={siblings} busy={busy} last={row.last} {...actions} />;
   };

@@ -1,5 +1,5 @@
 // What the user said; it can be changed in place.
-import { GitFork, Pencil } from 'lucide-react';
+import { GitFork, Pencil, Sparkles } from 'lucide-react';
 import { memo, useState } from 'react';
 import type { Siblings } from '../client/branches';
 import type { Message } from '../client/types';
@@ -16,13 +16,14 @@ export const textOf = (message: Message) =>
 
 export type UserActions = {
   onEdit: (message: Message, text: string) => void;
+  onAnswer: (message: Message) => void;
   onFork: (message: Message) => void;
   onShow: (id: string) => void;
 };
 
-type Props = UserActions & { message: Message; thread: string | null; siblings: Siblings | undefined; busy: boolean; pending?: boolean };
+type Props = UserActions & { message: Message; thread: string | null; siblings: Siblings | undefined; busy: boolean; last: boolean; pending?: boolean };
 
-export const UserMessage = memo(function UserMessage({ message, thread, siblings, busy, pending, onEdit, onFork, onShow }: Props) {
+export const UserMessage = memo(function UserMessage({ message, thread, siblings, busy, last, pending, onEdit, onAnswer, onFork, onShow }: Props) {
   const [editing, setEditing] = useState(false);
   const text = textOf(message);
   const close = () => {
@@ -71,6 +72,16 @@ export const UserMessage = memo(function UserMessage({ message, thread, siblings
           </div>
           {siblings && <Versions siblings={siblings} onShow={onShow} disabled={busy} />}
         </div>
+      )}
+      {/* A fork can end here, and what was imported. */}
+      {last && !busy && !editing && (
+        <p className="mt-3 flex flex-wrap items-center gap-x-3 gap-y-2 self-start text-small text-soft">
+          This message has no answer yet.
+          <Button onClick={() => onAnswer(message)}>
+            <Sparkles size={14} aria-hidden />
+            Answer it
+          </Button>
+        </p>
       )}
     </article>
   );
