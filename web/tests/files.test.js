@@ -71,6 +71,50 @@ test('a refused file says that it keeps the message, and is not passed over', as
   assert.deepEqual(wrong, []);
 });
 
+test('what is attached to a new thread and not sent leaves no thread behind', async () => {
+  const { page, open, wrong } = await visit(world);
+  const threads = async () => (await world.server.api('GET', '/v1/chat-conversations')).data.length;
+  const before = await threads();
+  const attach = async (where) => {
+    await where.locator('input[type=file]').setInputFiles([file('note.txt', 'text/plain', 'a note')]);
+    await chips(where).getByText('6 B', { exact: true }).waitFor();
+    assert.equal(await threads(), before + 1);
+  };
+  const none = () => eventually(async () => assert.equal(await threads(), before));
+
+  await attach(page);
+  await page.getByRole('button', { name: 'Remove note.txt' }).click();
+  await none();
+  await attach(page);
+  await page.getByRole('button', { name: 'Settings' }).click();
+  await none();
+  await page.goBack();
+  await attach(page);
+  await page.reload();
+  await none();
+  const second = await open('/');
+  await attach(second);
+  await second.close({ runBeforeUnload: true });
+  await none();
+
+  // Refused, it is all there again; sent, it is a thread.
+  await attach(page);
+  await page.route('**/v1/turns', (route) => route.fulfill({ status: 429, contentType: 'application/problem+json', body: '{"status":429,"code":"rate_limited","detail":"Too much."}' }));
+  await say(page, 'answer with a note');
+  await page.getByText('Too much.').waitFor();
+  await eventually(async () => assert.equal(await composer(page).inputValue(), 'answer with a note'));
+  await page.unroute('**/v1/turns');
+  await composer(page).press('Enter');
+  await settled(page);
+  await page.locator('article').getByRole('button', { name: /note.txt/ }).waitFor();
+  assert.equal(await threads(), before + 1);
+  await page.goto(world.server.url);
+  await composer(page).waitFor();
+  assert.equal(await composer(page).inputValue(), '');
+  assert.equal(await threads(), before + 1);
+  assert.deepEqual(wrong, []);
+});
+
 test('a file name does not turn itself around, on its way or sent', async () => {
   const { page, wrong } = await visit(world);
   await page.locator('input[type=file]').setInputFiles([file('photo_\u202egpj.exe', 'application/octet-stream', 'x')]);

@@ -56,7 +56,7 @@ export const updateConversation = (id: string, attributes: Record<string, unknow
     body: { data: { type: 'chat_conversation', id, attributes } },
   }).then((document) => document.data);
 
-export const deleteConversation = (id: string) => request<void>(`${conversations}/${id}`, { method: 'DELETE' });
+export const deleteConversation = (id: string) => request<void>(`${conversations}/${id}`, { method: 'DELETE', keepalive: true });
 
 export const restoreConversation = (id: string) =>
   request<Document>(`${conversations}/${id}/restore`, { method: 'POST' }).then((document) => document.data);

@@ -43,6 +43,8 @@ export type Options = {
   type?: string;
   headers?: Record<string, string>;
   signal?: AbortSignal | undefined;
+  /** Goes out even when the page is being left. */
+  keepalive?: boolean;
   query?: Record<string, string | number | undefined>;
 };
 
@@ -61,12 +63,13 @@ export const shared = (): Record<string, string> => (workspace ? { 'Threadkeep-W
 
 /** A response with a 2xx or 304 status; anything else is thrown. */
 export async function send(path: string, options: Options = {}): Promise<Response> {
-  const { method = 'GET', body, raw, type = 'application/json', headers = {}, signal, query } = options;
+  const { method = 'GET', body, raw, type = 'application/json', headers = {}, signal, keepalive = false, query } = options;
   const init: RequestInit = {
     method,
     headers: { ...shared(), ...(body === undefined && raw === undefined ? {} : { 'Content-Type': type }), ...headers },
     credentials: 'same-origin',
     cache: 'no-store',
+    keepalive,
   };
   if (signal) init.signal = signal;
   if (raw !== undefined) init.body = raw;

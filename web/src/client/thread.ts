@@ -28,7 +28,8 @@ export type ThreadState = {
   unreachable: boolean;
 };
 
-export type Draft = { text: string; mode?: Mode; attachments?: Attachment[]; model?: string; agent?: string };
+/** `conversation` is one without a message, where the attachments of a new thread lie. */
+export type Draft = { text: string; mode?: Mode; attachments?: Attachment[]; conversation?: string; model?: string; agent?: string };
 
 const WINDOW = 60;
 const LOOK_MS = 2_500;
@@ -62,6 +63,8 @@ export class Thread {
   private refreshing: Promise<void> | null = null;
   private older: Promise<void> | null = null;
   private stale = false;
+  /** Done when the turn that is being sent is accepted or refused. */
+  sent: Promise<void> = Promise.resolve();
 
   constructor(
     id: string | null,
@@ -298,25 +301,18 @@ export class Thread {
     }
   }
 
-  /** Takes a conversation that was made for it, before its first turn. */
-  adopt(id: string): string {
-    this.set({ id, phase: 'ready' });
-    this.onCreated(this, id);
-    this.tell();
-    return id;
-  }
-
   /** Whether a new turn has to wait. */
   get busy(): boolean {
     return this.live !== null || this.state.sending !== null || this.state.queue.length > 0;
   }
 
   /** Says something: at once, or after what is under way. */
-  async send({ text, attachments = [], ...more }: Draft): Promise<void> {
+  async send({ text, attachments = [], conversation, ...more }: Draft): Promise<void> {
     const { id } = this.state;
+    const into = id ?? conversation;
     const body: TurnRequest = {
       message: text,
-      ...(id ? { conversation: id } : { source: 'web' }),
+      ...(into ? { conversation: into } : { source: 'web' }),
       ...(attachments.length ? { attachments: attachments.map((file) => file.fileId) } : {}),
       ...more,
     };
@@ -354,7 +350,13 @@ export class Thread {
     return this.begin(body, sending, this.state.messages.slice(0, at + 1));
   }
 
-  private async begin(body: TurnRequest, sending: Sending, before: Message[]): Promise<void> {
+  private begin(body: TurnRequest, sending: Sending, before: Message[]): Promise<void> {
+    const work = this.beginTurn(body, sending, before);
+    this.sent = work.catch(() => undefined);
+    return work;
+  }
+
+  private async beginTurn(body: TurnRequest, sending: Sending, before: Message[]): Promise<void> {
     const was = this.state.messages;
     this.set({ sending, messages: before });
     try {

@@ -16,6 +16,7 @@ export function upload(
   signal: AbortSignal,
 ): Promise<StoredFile> {
   return new Promise((resolve, reject) => {
+    signal.throwIfAborted();
     const request = new XMLHttpRequest();
     request.open('POST', address(filesAddress(conversation)));
     for (const [name, value] of Object.entries(shared())) request.setRequestHeader(name, value);

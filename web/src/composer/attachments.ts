@@ -1,6 +1,7 @@
 // Files on their way into the next message: checked at once, sent one by one, with progress; each can be taken back.
-import { useCallback, useRef, useState } from 'react';
-import { deleteFile } from '../client/api';
+import { useCallback, useEffect, useRef, useState } from 'react';
+import { createConversation, deleteConversation, deleteFile } from '../client/api';
+import type { Thread } from '../client/thread';
 import type { Attachment } from '../client/types';
 import { limits, upload } from '../client/upload';
 import { shownName } from '../files/name';
@@ -32,9 +33,37 @@ export function obstacle(files: Attaching[]): string | null {
   return `${refused.join(', ')} cannot be sent. Remove ${refused.length === 1 ? 'it' : 'them'} to send the message.`;
 }
 
-/** `conversation` gives the thread to upload to; it may have to be made first. */
-export function useAttachments(conversation: () => Promise<string>) {
+/** A file needs a conversation to lie in. One that is made for it is no thread before its first message, and goes if there is none. */
+function useLodging(thread: Thread) {
+  const made = useRef<Promise<string> | null>(null);
+  const sent = useRef(false);
+  const find = useCallback(async () => {
+    // A first message on its way makes one, too.
+    await thread.sent;
+    const { id } = thread.get();
+    if (id) return id;
+    made.current ??= createConversation({ source: 'web' }).then((created) => created.id);
+    made.current.catch(() => (made.current = null));
+    return made.current;
+  }, [thread]);
+  /** Whether there was one to let go of. */
+  const leave = useCallback(() => {
+    if (!made.current || sent.current) return false;
+    made.current.then(deleteConversation).catch(() => undefined);
+    made.current = null;
+    return true;
+  }, []);
+  /** From now on it is the thread's, unless that gives it back. */
+  const hand = useCallback((over: boolean) => {
+    sent.current = over;
+    return made.current;
+  }, []);
+  return { find, leave, hand };
+}
+
+export function useAttachments(thread: Thread) {
   const [files, setFiles] = useState<Attaching[]>([]);
+  const { find, leave, hand } = useLodging(thread);
   const stops = useRef(new Map<number, AbortController>());
   const last = useRef(0);
   const change = useCallback(
@@ -58,7 +87,7 @@ export function useAttachments(conversation: () => Promise<string>) {
         stops.current.set(key, stop);
         const entry = { key, name: shownName(file.name), size: file.size, type: file.type, progress: 0, done: null, error: null };
         setFiles((now) => [...now, entry]);
-        conversation()
+        find()
           .then((id) => upload(id, file, (progress) => change(key, { progress }), stop.signal))
           .then(({ id: fileId, name, mimeType, size, sha256 }) =>
             change(key, { progress: 1, done: { fileId, name, mimeType, size, sha256 } }),
@@ -68,19 +97,43 @@ export function useAttachments(conversation: () => Promise<string>) {
           });
       }
     },
-    [files.length, conversation, change],
+    [files.length, find, change],
   );
 
   const remove = useCallback(
     (key: number) => {
       stops.current.get(key)?.abort();
       const gone = files.find((file) => file.key === key)?.done;
-      if (gone) void conversation().then((id) => deleteFile(id, gone.fileId)).catch(() => undefined);
+      const left = files.length === 1 && leave();
+      if (gone && !left) void find().then((id) => deleteFile(id, gone.fileId)).catch(() => undefined);
       setFiles((now) => now.filter((file) => file.key !== key));
     },
-    [files, conversation],
+    [files, find, leave],
   );
 
-  const clear = useCallback(() => setFiles([]), []);
-  return { files, add, remove, clear };
+  // The page is left, or the thread, with files that were not sent.
+  useEffect(() => {
+    const abandon = () => {
+      for (const stop of stops.current.values()) stop.abort();
+      leave();
+      setFiles([]);
+    };
+    window.addEventListener('pagehide', abandon);
+    return () => {
+      window.removeEventListener('pagehide', abandon);
+      abandon();
+    };
+  }, [leave]);
+
+  /** Hands the files over, with the conversation that they lie in if it is no thread yet; `back` takes them again. */
+  const take = () => {
+    const lodging = hand(true);
+    setFiles([]);
+    const back = () => {
+      hand(false);
+      setFiles((now) => [...files, ...now]);
+    };
+    return { attachments: files.flatMap((file) => (file.done ? [file.done] : [])), lodging, back };
+  };
+  return { files, add, remove, take };
 }

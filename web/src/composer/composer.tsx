@@ -1,7 +1,6 @@
 // Where the user writes: text, files, the mode, and Send or Stop.
 import { ArrowUp, Paperclip, Square } from 'lucide-react';
-import { useCallback, useEffect, useEffectEvent, useRef, useState } from 'react';
-import { createConversation } from '../client/api';
+import { useEffect, useEffectEvent, useRef, useState } from 'react';
 import type { Thread, ThreadState } from '../client/thread';
 import type { Mode } from '../client/types';
 import { Spinner } from '../ui/bits';
@@ -29,15 +28,7 @@ export function Composer({ thread, state, offered }: { thread: Thread; state: Th
   const [answering, setAnswering] = useState<Choice | null>(null);
   const field = useRef<HTMLTextAreaElement>(null);
   const picker = useRef<HTMLInputElement>(null);
-  const made = useRef<Promise<string> | null>(null);
-  const conversation = useCallback(() => {
-    const { id } = thread.get();
-    if (id) return Promise.resolve(id);
-    // A file needs a thread to lie in.
-    made.current ??= createConversation({ source: 'web' }).then(({ id: created }) => thread.adopt(created));
-    return made.current;
-  }, [thread]);
-  const { files, add, remove, clear } = useAttachments(conversation);
+  const { files, add, remove, take } = useAttachments(thread);
 
   const stored = state.conversation?.attributes.mode as Mode | null | undefined;
   const mode = chosen ?? stored ?? 'agent';
@@ -72,15 +63,19 @@ export function Composer({ thread, state, offered }: { thread: Thread; state: Th
   const send = () => {
     setEager(said && uploading && !blocked);
     if (!ready) return;
-    const attachments = files.flatMap((file) => (file.done ? [file.done] : []));
+    const { attachments, lodging, back } = take();
     const was = thread.get().id;
     setText('');
     keepDraft(was, '');
-    clear();
     // A turn needs words: files alone are named.
     const words = text.trim() ? text : attachments.map((file) => file.name).join(', ');
-    thread.send({ text: words, mode, attachments, ...named(answering) }).catch((error: unknown) => {
+    const go = async () => {
+      const conversation = await lodging;
+      await thread.send({ text: words, mode, attachments, ...(conversation ? { conversation } : {}), ...named(answering) });
+    };
+    go().catch((error: unknown) => {
       complain(error);
+      back();
       setText((now) => now || text);
       keepDraft(was, text);
     });
