@@ -319,6 +319,19 @@ test('a long title leaves the buttons beside it their size on a phone', async ()
   assert.deepEqual(wrong, []);
 });
 
+test('a notice leaves the buttons of the title bar free', async () => {
+  const { page, wrong } = await visit(world, { viewport: { width: 360, height: 640 } });
+  await say(page, 'answer to be shared');
+  await settled(page);
+  await page.getByRole('button', { name: 'More for this thread' }).click();
+  await page.getByRole('menuitem', { name: 'Share with the workspace' }).click();
+  await page.getByText('Everybody in the workspace sees this thread now.').waitFor();
+  for (const name of ['Show the history', 'More for this thread', 'New thread']) {
+    await page.getByRole('button', { name }).click({ trial: true, timeout: 2_000 });
+  }
+  assert.deepEqual(wrong, []);
+});
+
 test('footnotes are counted through and stand at the end, a click away and back', async () => {
   const { page, wrong } = await visit(world);
   await say(page, 'answer First[^a] words.\\n\\n[^a]: The first note.\\n\\nThen[^b] others, as before[^a].\\n\\n[^b]: The second note.\\n\\nThe end, and [no note](#here).');

@@ -1,4 +1,4 @@
-// Short words at the top of the page: what happened, and how to undo it.
+// Short words at the top of the page, below its title bar: what happened, and how to undo it.
 import { X } from 'lucide-react';
 import { useSyncExternalStore } from 'react';
 import { IconButton } from './button';
@@ -31,7 +31,7 @@ const subscribe = (reader: () => void) => {
 export function Toasts() {
   const shown = useSyncExternalStore(subscribe, () => toasts);
   return (
-    <div role="status" className="pointer-events-none fixed inset-x-0 top-3 z-50 flex flex-col items-center gap-2 px-4">
+    <div role="status" className="pointer-events-none fixed inset-x-0 top-15 z-50 flex flex-col items-center gap-2 px-4">
       {shown.map(({ id, text, bad, action }) => (
         <div
           key={id}
