@@ -1,4 +1,4 @@
-// Reads Markdown. The text is anybody's: raw HTML stays text, links lead to the web or to mail alone, and no
+// Reads Markdown. The text is anybody's: raw HTML stays text but for `<br>`, links lead to the web or to mail alone, and no
 // picture is fetched from elsewhere, for its address would carry what the answer knows.
 import type { Element } from 'hast';
 import { Image, Square, SquareCheck } from 'lucide-react';
@@ -8,9 +8,11 @@ import remend from 'remend';
 import { Guard } from '../ui/guard';
 import { CodeBlock } from './code';
 import { readGfm } from './gfm';
+import { breakLines } from './line-breaks';
 import { cut } from './markdown-blocks';
+import { readMath } from './math';
 
-const plugins = [readGfm as never];
+const plugins = [readGfm as never, readMath as never, breakLines];
 const allowed = /^(https?:|mailto:)/i;
 /** Made for a footnote; no text can make one by itself. */
 const isNote = ({ properties: { dataFootnoteRef: to, dataFootnoteBackref: back } }: Element) => to !== undefined || back !== undefined;
