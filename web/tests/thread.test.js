@@ -411,6 +411,19 @@ test('members and keys', async () => {
   assert.deepEqual(wrong, []);
 });
 
+test('the settings fit a phone', async () => {
+  const { page, wrong } = await visit(world, { viewport: { width: 360, height: 640 } });
+  await say(page, 'answer something to count');
+  await settled(page);
+  await page.goto(`${world.server.url}/settings/usage`);
+  const { x, width } = await page.getByRole('columnheader', { name: 'Together' }).boundingBox();
+  assert.ok(x + width <= 360, `the last column ends at ${x + width}`);
+  await page.goto(`${world.server.url}/settings/audit`);
+  const { height } = await page.getByRole('row', { name: /workspace.create/ }).boundingBox();
+  assert.ok(height < 70, `${height}`);
+  assert.deepEqual(wrong, []);
+});
+
 test('without a session there is a door, and a wrong token does not open it', async () => {
   const context = await world.browser.newContext();
   const page = await context.newPage();

@@ -36,7 +36,7 @@ export function Audit() {
                   <td className="whitespace-nowrap">{when(entry.at)}</td>
                   <td>{entry.user}</td>
                   <td>{entry.action}</td>
-                  <td>
+                  <td className="min-w-56">
                     {entry.target} {entry.detail && <span className="text-faint">({entry.detail})</span>}
                   </td>
                 </tr>

@@ -49,7 +49,7 @@ export default function SettingsPage({ route, session, onMenu }: Props) {
       </header>
       <div className="min-h-0 grow overflow-y-auto">
         <div className="mx-auto flex max-w-4xl flex-col px-5 pb-16 lg:flex-row lg:gap-12">
-          <nav aria-label="Settings" className="mb-6 flex shrink-0 gap-1 overflow-x-auto border-b border-line max-lg:[mask-image:linear-gradient(90deg,#000_calc(100%-2rem),transparent)] lg:sticky lg:top-2 lg:mb-0 lg:w-36 lg:flex-col lg:self-start lg:border-b-0">
+          <nav aria-label="Settings" className="mb-6 flex shrink-0 gap-1 overflow-x-auto border-b border-line max-lg:-mx-5 max-lg:px-5 max-lg:[mask-image:linear-gradient(90deg,transparent,#000_1.25rem_calc(100%-2rem),transparent)] lg:sticky lg:top-2 lg:mb-0 lg:w-36 lg:flex-col lg:self-start lg:border-b-0">
             {offered.map((one) => (
               <a
                 key={one.id}

@@ -44,12 +44,12 @@ function Meter({ name, allowance: { used, limit, resets_at: resets } }: { name: 
 function Days({ days }: { days: Spent[] }) {
   const most = Math.max(1, ...days.map((day) => day.total_tokens));
   return (
-    <div className="overflow-x-auto rounded-lg border border-line bg-raised">
+    <div className="overflow-x-auto rounded-lg border border-line bg-raised" role="group" aria-label="Tokens by day" tabIndex={0}>
       <table className="w-full text-small tabular-nums">
         <thead className="bg-sunken text-left">
           <tr>
             {['Day', 'Runs', 'Read', 'Written', 'Together'].map((name) => (
-              <th key={name} scope="col" className={`px-4 py-2 font-semibold ${name === 'Day' ? '' : 'text-right'}`}>
+              <th key={name} scope="col" className={`px-1.5 py-2 first:pl-3 sm:px-4 font-semibold ${name === 'Day' ? '' : 'text-right'}`}>
                 {name}
               </th>
             ))}
@@ -59,11 +59,11 @@ function Days({ days }: { days: Spent[] }) {
         <tbody className="divide-y divide-line">
           {days.map((day) => (
             <tr key={day.day}>
-              <td className="px-4 py-2 whitespace-nowrap">{new Date(`${day.day}T00:00:00`).toLocaleDateString(undefined, { dateStyle: 'medium' })}</td>
-              <td className="px-4 py-2 text-right">{count(day.runs)}</td>
-              <td className="px-4 py-2 text-right">{count(day.input_tokens)}</td>
-              <td className="px-4 py-2 text-right">{count(day.output_tokens)}</td>
-              <td className="px-4 py-2 text-right font-medium">{count(day.total_tokens)}</td>
+              <td className="px-1.5 py-2 first:pl-3 sm:px-4 whitespace-nowrap">{new Date(`${day.day}T00:00:00`).toLocaleDateString(undefined, { dateStyle: 'medium' })}</td>
+              <td className="px-1.5 py-2 first:pl-3 sm:px-4 text-right">{count(day.runs)}</td>
+              <td className="px-1.5 py-2 first:pl-3 sm:px-4 text-right">{count(day.input_tokens)}</td>
+              <td className="px-1.5 py-2 first:pl-3 sm:px-4 text-right">{count(day.output_tokens)}</td>
+              <td className="px-1.5 py-2 first:pl-3 sm:px-4 text-right font-medium">{count(day.total_tokens)}</td>
               <td className="pr-4 max-sm:hidden" aria-hidden>
                 <svg className="h-1.5 w-full" preserveAspectRatio="none" viewBox="0 0 100 1">
                   <rect width={(100 * day.total_tokens) / most} height="1" className="fill-accent" />
