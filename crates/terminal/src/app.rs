@@ -159,6 +159,8 @@ enum Answer {
     Attached(Ask, Session, Result<Vec<Kept>, Failure>),
     /// The run of a message in the server's queue.
     Queued(Result<Uuid, Failure>),
+    /// A message that is out of it again.
+    TakenBack(Uuid, Result<(), Failure>),
     Files(Result<Vec<Kept>, Failure>),
     Saved(Result<PathBuf, Failure>),
     /// Of something that answers nothing.
@@ -294,6 +296,9 @@ impl App {
             }),
             Effect::Follow(run) => self.items = Some(follow(&self.tasks, &server, What::Run(run))),
             Effect::Cancel(run) => self.later(async move { Answer::Done(server.cancel(run).await) }),
+            Effect::TakeBack(run) => {
+                self.later(async move { Answer::TakenBack(run, server.cancel(run).await) })
+            }
             Effect::List(query) => self.later(async move {
                 let found = server.list(&query, LISTED).await;
                 Answer::Listed(query, found)
@@ -344,11 +349,13 @@ impl App {
                 }
             }
             Answer::Queued(Err(failure)) => self.screen.not_queued(&failure),
+            Answer::TakenBack(run, Ok(())) => self.screen.taken_back(State::Taken(run)),
             Answer::Files(Ok(files)) => self.screen.show_files(&files),
             Answer::Saved(Ok(path)) => self.screen.say(format!("Saved as {}", path.display())),
             Answer::Done(Ok(())) => {}
             Answer::Listed(_, Err(failure))
             | Answer::Opened(_, Err(failure))
+            | Answer::TakenBack(_, Err(failure))
             | Answer::Files(Err(failure))
             | Answer::Saved(Err(failure))
             | Answer::Done(Err(failure)) => self.screen.failed(&failure),

@@ -22,7 +22,7 @@ pub enum Command {
     Quit,
 }
 
-pub const HELP: [(&str, &str); 11] = [
+pub const HELP: [(&str, &str); 12] = [
     ("/attach PATH…", "attach files to the next message; /attach alone forgets them"),
     ("/files", "list the conversation's files"),
     ("/save NAME [PATH]", "save a file of the conversation here, or at a path"),
@@ -33,6 +33,7 @@ pub const HELP: [(&str, &str); 11] = [
     ("/approve, /deny [WHY]", "decide on a call that waits for you"),
     ("/quit", "leave; a turn under way goes on at the server"),
     ("Enter, Alt-Enter", "send; a new line (a message that begins with a slash begins with two)"),
+    ("Up", "what you sent before; on an empty line, the last message that waits, to change or drop it"),
     ("PageUp, PageDown, Ctrl-C", "scroll; stop the turn, or leave"),
 ];
 

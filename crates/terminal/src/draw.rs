@@ -135,10 +135,11 @@ fn shorten(mut lines: Vec<Line<'static>>, most: usize, columns: usize) -> Vec<Li
 
 /// What comes after the turn under way.
 fn waiting(screen: &Screen) -> String {
+    let back = if screen.editor.is_empty() { " · Up takes it back" } else { "" };
     let messages = match screen.thread.queue.len() {
         0 => String::new(),
-        1 => " 1 message waits ·".to_owned(),
-        more => format!(" {more} messages wait ·"),
+        1 => format!(" 1 message waits{back} ·"),
+        more => format!(" {more} messages wait{} ·", back.replace("it", "one")),
     };
     if screen.attached.is_empty() { messages } else { format!("{messages} {} ·", attached(screen)) }
 }

@@ -59,6 +59,16 @@ impl Queue {
         sent.map(|queued| queued.state = State::Taken(run)).is_some()
     }
 
+    /// How far the newest one has come.
+    pub fn last(&self) -> Option<State> {
+        self.0.back().map(|queued| queued.state)
+    }
+
+    /// Takes out the newest one that has come so far.
+    pub fn remove(&mut self, state: State) -> Option<Queued> {
+        self.0.remove(self.0.iter().rposition(|queued| queued.state == state)?)
+    }
+
     pub fn next(&mut self) -> Option<Queued> {
         self.0.pop_front()
     }

@@ -26,6 +26,8 @@ pub enum Effect {
     /// The events of a run from its queue.
     Follow(Uuid),
     Cancel(Uuid),
+    /// A run out of the server's queue.
+    TakeBack(Uuid),
     List(String),
     Open(Uuid),
     New,
@@ -172,9 +174,31 @@ impl Screen {
                 }
                 self.status = None;
             }
+            KeyCode::Up if self.editor.is_empty() && self.thread.queue.len() > 0 => {
+                return self.take_back();
+            }
             _ => edit(&mut self.editor, key),
         }
         None
+    }
+
+    /// The newest message that waits is typed again: at once, or when it is out of the server's queue.
+    fn take_back(&mut self) -> Option<Effect> {
+        match self.thread.queue.last()? {
+            State::Typed => self.taken_back(State::Typed),
+            // It can be once it is there.
+            State::Sent => {}
+            State::Taken(run) => return Some(Effect::TakeBack(run)),
+        }
+        None
+    }
+
+    /// Not if its turn has come meanwhile.
+    pub fn taken_back(&mut self, state: State) {
+        if let Some(queued) = self.thread.queue.remove(state) {
+            self.editor.put_back(&typed(&queued.text));
+            self.attached.extend(queued.files);
+        }
     }
 
     fn interrupt(&mut self) -> Option<Effect> {

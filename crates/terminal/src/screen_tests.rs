@@ -264,7 +264,7 @@ fn a_message_during_a_turn_waits_for_its_own() {
     begin(&mut screen, 1);
     press(&mut screen, "/attach Cargo.toml\n");
     let page = shown(&mut screen, 80, 10);
-    assert!(page.contains("Working… 1 message waits · Attached: Cargo.toml ("), "{page}");
+    assert!(page.contains("Working… 1 message waits · Up takes it back · Attached: Cargo.toml ("), "{page}");
     press(&mut screen, "Three\n");
     assert_eq!(screen.forward(), Some(Effect::Queue("Two".into(), vec![])));
     assert_eq!(screen.forward(), None, "one after the other");
@@ -275,7 +275,7 @@ fn a_message_during_a_turn_waits_for_its_own() {
     event(&mut screen, "delta", json!({ "text": "First answer" }));
     let page = shown(&mut screen, 60, 14);
     assert!(page.contains("First answer\n\n› Two\n\n› Three\n  + Cargo.toml\n"), "{page}");
-    assert!(page.contains("Working… 2 messages wait · Ctrl-C stops"), "{page}");
+    assert!(page.contains("Working… 2 messages wait · Up takes one back · Ctrl-C stops"), "{page}");
     event(&mut screen, "done", json!({ "status": "succeeded" }));
     screen.run_over(None);
     assert_eq!(screen.next_turn(), Some(Effect::Follow(second)));
@@ -284,6 +284,38 @@ fn a_message_during_a_turn_waits_for_its_own() {
     assert_eq!(screen.next_turn(), None, "it is under way to the queue");
     assert!(!screen.thread.queue.taken(Uuid::from_u128(97)), "and is followed once it is there");
     assert_eq!(screen.turn, Turn::Sent);
+}
+
+#[test]
+fn a_message_that_waits_is_taken_back_to_be_changed_or_dropped() {
+    let up = |screen: &mut Screen| screen.key(KeyEvent::from(KeyCode::Up));
+    let mut screen = Screen::new(Vec::new());
+    press(&mut screen, "One\n");
+    begin(&mut screen, 1);
+    press(&mut screen, "//two\n");
+    screen.forward();
+    assert_eq!(up(&mut screen), None);
+    assert_eq!(screen.editor.text(), "", "it is on its way");
+    let second = Uuid::from_u128(98);
+    screen.thread.queue.taken(second);
+    press(&mut screen, "/attach Cargo.toml\n");
+    press(&mut screen, "Three\n");
+    // The newest first: this one has not been sent.
+    assert_eq!(up(&mut screen), None);
+    assert_eq!((screen.editor.text(), screen.attached.len(), screen.thread.queue.len()), ("Three", 1, 1));
+    // With words in the line Up is what was sent before.
+    assert_eq!(up(&mut screen), None);
+    assert_eq!(screen.thread.queue.len(), 1);
+    ctrl(&mut screen, 'u');
+    // The server's queue has the other one.
+    assert_eq!(up(&mut screen), Some(Effect::TakeBack(second)));
+    press(&mut screen, "!");
+    screen.taken_back(State::Taken(second));
+    assert_eq!((screen.editor.text(), screen.thread.queue.len()), ("//two\n!", 0));
+    screen.taken_back(State::Taken(second));
+    assert_eq!(screen.editor.text(), "//two\n!", "once");
+    screen.run_over(None);
+    assert_eq!(screen.next_turn(), None);
 }
 
 #[test]
