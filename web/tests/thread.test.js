@@ -332,6 +332,51 @@ test('a notice leaves the buttons of the title bar free', async () => {
   assert.deepEqual(wrong, []);
 });
 
+test('the end stays in sight however the page around it moves, until the reader scrolls up', async () => {
+  const { page, wrong } = await visit(world);
+  const text = 'a line of it\\n\\n'.repeat(60);
+  await say(page, `say ${text}\nhold more\nsay ${text}\nhold end\nanswer ${text}${text}`);
+  const region = page.getByRole('region', { name: 'Messages' });
+  await region.getByText('a line of it').last().waitFor();
+  const distance = () => region.evaluate((node) => Math.round(node.scrollHeight - node.scrollTop - node.clientHeight));
+  const atEnd = () => eventually(async () => assert.ok((await distance()) < 5, `${await distance()} from the end`));
+  await atEnd();
+  // The composer is high, is emptied, and something else comes before the next frame.
+  await page.evaluate(async () => {
+    const form = document.querySelector('form[data-composer]');
+    const drawn = async (frames) => {
+      for (let n = 0; n < frames; n++) await new Promise(requestAnimationFrame);
+    };
+    form.style.marginTop = '300px';
+    await drawn(10);
+    form.style.marginTop = '0';
+    form.getBoundingClientRect();
+    form.style.marginTop = '200px';
+    await drawn(2);
+  });
+  await atEnd();
+  await page.evaluate(() => (document.querySelector('form[data-composer]').style.marginTop = ''));
+
+  await region.hover();
+  await page.mouse.wheel(0, -600);
+  await eventually(async () => assert.ok((await distance()) > 300));
+  const before = await eventually(async () => {
+    const [first, then] = [await region.evaluate((node) => node.scrollTop), await region.evaluate((node) => new Promise((done) => setTimeout(() => done(node.scrollTop), 200)))];
+    assert.equal(first, then);
+    return then;
+  });
+  world.sandbox.open('more');
+  await eventually(async () => assert.ok((await distance()) > 1500));
+  assert.equal(await region.evaluate((node) => node.scrollTop), before);
+  world.sandbox.open('end');
+  await settled(page);
+  // What is said next is shown.
+  await say(page, 'answer fine');
+  await settled(page);
+  await atEnd();
+  assert.deepEqual(wrong, []);
+});
+
 test('footnotes are counted through and stand at the end, a click away and back', async () => {
   const { page, wrong } = await visit(world);
   await say(page, 'answer First[^a] words.\\n\\n[^a]: The first note.\\n\\nThen[^b] others, as before[^a].\\n\\n[^b]: The second note.\\n\\nThe end, and [no note](#here).');

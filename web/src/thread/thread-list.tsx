@@ -32,6 +32,20 @@ export function ThreadList({ rows, hasOlder, loadingOlder, onOlder, target, draw
   });
   const items = list.getVirtualItems();
 
+  // Whether the reader wants to see the end. Where the end is now does not tell it: the composer grows and shrinks and
+  // rows come between two looks. Only who scrolls up leaves it.
+  const following = useRef(true);
+  const seen = useRef({ top: 0, height: 0 });
+  const look = (element: Element) => {
+    const { top, height } = seen.current;
+    seen.current = { top: element.scrollTop, height: element.clientHeight };
+    const end = distance(element) < NEAR_END;
+    setAtEnd(end);
+    // In a frame of another height the browser has moved it.
+    if (end) following.current = true;
+    else if (element.scrollTop < top && element.clientHeight === height) following.current = false;
+  };
+
   // The first look is at the newest message.
   const placed = useRef(false);
   useEffect(() => {
@@ -46,25 +60,28 @@ export function ThreadList({ rows, hasOlder, loadingOlder, onOlder, target, draw
     const at = target && target !== reached.current ? rows.findIndex((row) => isTarget(row, target)) : -1;
     if (at < 0) return;
     reached.current = target;
+    following.current = false;
     list.scrollToIndex(at, { align: 'start' });
   }, [target, rows, list]);
 
   // What the reader has just said is always shown.
   const saying = rows.at(-1)?.key === 'sending-live';
   useEffect(() => {
-    if (saying) list.scrollToEnd();
+    if (!saying) return;
+    following.current = true;
+    list.scrollToEnd();
   }, [saying, list]);
 
-  // When the frame gets smaller (the composer grows, a queue appears) the end stays in sight.
+  // When the frame gets smaller (the composer grows, a queue appears) or rows come, the end stays in sight.
   useEffect(() => {
     const element = frame.current;
     const inside = element?.firstElementChild;
     if (!element || !inside) return;
     let height = element.clientHeight;
     const watch = new ResizeObserver(() => {
-      const shrunk = height - element.clientHeight;
+      const shrunk = element.clientHeight < height;
       height = element.clientHeight;
-      if (shrunk > 0 && distance(element) - shrunk < NEAR_END) list.scrollToEnd();
+      if (following.current && (shrunk || distance(element) >= NEAR_END)) list.scrollToEnd();
       setAtEnd(distance(element) < NEAR_END);
     });
     watch.observe(element);
@@ -84,7 +101,7 @@ export function ThreadList({ rows, hasOlder, loadingOlder, onOlder, target, draw
         tabIndex={0}
         role="region"
         aria-label="Messages"
-        onScroll={(event) => setAtEnd(distance(event.currentTarget) < NEAR_END)}
+        onScroll={(event) => look(event.currentTarget)}
         className="h-full overflow-x-hidden overflow-y-auto overscroll-contain [overflow-anchor:none] focus-visible:outline-offset-[-3px]"
       >
         <div className="relative w-full" style={{ height: list.getTotalSize() }}>
