@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-pub use name::{name_key, numbered, safe_name};
+pub use name::{is_safe_name, name_key, numbered, safe_name};
 
 #[path = "file/name.rs"]
 mod name;

@@ -40,13 +40,18 @@ struct Part {
     append: bool,
 }
 
-/// How many files there were.
-pub async fn unpack(service: &Service, room: &mut Room, assets: &Assets) -> Result<usize, Refused> {
+/// How many files there were. None is put where one of the room's own `folders` is, or will be.
+pub async fn unpack(
+    service: &Service,
+    room: &mut Room,
+    assets: &Assets,
+    folders: &'static [&'static str],
+) -> Result<usize, Refused> {
     let most = service.limits.max_bag_bytes.min(service.limits.sandbox_disk_bytes);
     let zip = download(service, &assets.url, most).await?;
     let (sender, mut parts) = mpsc::channel(4);
     let manifest = assets.files.clone();
-    let reading = service.tasks.spawn_blocking(move || read(zip, most, &manifest, &sender));
+    let reading = service.tasks.spawn_blocking(move || read(zip, most, &manifest, folders, &sender));
     while let Some(part) = parts.recv().await {
         let ask = Ask::Put { path: part.path, append: part.append, executable: false };
         if let (Answer::Failed { message }, _) = room.ask(&ask, &part.bytes).await? {
@@ -84,6 +89,7 @@ fn read(
     mut zip: File,
     most: u64,
     manifest: &[AssetFile],
+    folders: &[&str],
     parts: &mpsc::Sender<Part>,
 ) -> Result<usize, String> {
     zip.rewind().map_err(|error| error.to_string())?;
@@ -94,6 +100,7 @@ fn read(
         return Err(format!("it has {} files where {} were announced", files.len(), manifest.len()));
     }
     for entry in &files {
+        let path = place(&entry.name, folders, &entries);
         let mut file = archive.by_index(entry.index).map_err(|error| format!("{:?}: {error}", entry.name))?;
         let mut hash = Sha256::new();
         let mut left = entry.size;
@@ -103,7 +110,7 @@ fn read(
             hash.update(&bytes);
             let append = left != entry.size;
             left -= bytes.len() as u64;
-            let part = Part { path: entry.name.clone(), bytes, append };
+            let part = Part { path: path.clone(), bytes, append };
             if parts.blocking_send(part).is_err() {
                 return Err("the run has ended".into());
             }
@@ -126,4 +133,14 @@ fn read(
         }
     }
     Ok(files.len())
+}
+
+/// Where a file is put: under its name, or under the next that is free where the room has a folder of that name.
+fn place(name: &str, folders: &[&str], entries: &[check::Entry]) -> String {
+    let mut place = name.to_owned();
+    let taken = |place: &str| entries.iter().any(|entry| entry.name.split('/').next() == Some(place));
+    while folders.contains(&place.as_str()) || (place != name && taken(&place)) {
+        place.insert(0, '_');
+    }
+    place
 }

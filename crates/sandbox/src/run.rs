@@ -140,14 +140,15 @@ impl Service {
         let Some(assets) = &config.assets else { return Ok(Vec::new()) };
         let names: Vec<&str> = assets.files.iter().map(|file| file.name.as_str()).take(100).collect();
         let step = emit.begin("unpack files", json!({ "files": names })).await?;
-        let mut unpacked = assets::unpack(self, room, assets).await;
+        let folders: &[&str] = if config.recipes.is_empty() { &["assets"] } else { &["assets", "recipes"] };
+        let mut unpacked = assets::unpack(self, room, assets, folders).await;
         if let Err(assets::Refused::Download(_)) = &unpacked {
             // The link may have run out, or the files have changed: once more, with a new one.
             if let Ok(again) = self.config(envelope).await {
                 *config = again;
             }
             match &config.assets {
-                Some(assets) => unpacked = assets::unpack(self, room, assets).await,
+                Some(assets) => unpacked = assets::unpack(self, room, assets, folders).await,
                 None => unpacked = Ok(0),
             }
         }

@@ -9,6 +9,8 @@ const MAX_NAME_BYTES: usize = 255;
 const MAX_EXTENSION_BYTES: usize = 32;
 /// For a name of which nothing is left.
 const STAND_IN: &str = "file";
+/// A run finds the files of its bag beside the folder that it leaves its own in.
+const RESULTS_FOLDER: &str = "assets";
 
 /// The name as it was sent, as far as it is safe: the last part of a path, in NFC, without characters that cannot be
 /// seen, nothing that a file system takes for something else, at most 255 bytes. A safe name stays as it is.
@@ -16,10 +18,15 @@ pub fn safe_name(sent: &str) -> String {
     let visible: String = sent.chars().filter(|&c| !is_invisible(c)).collect();
     let last = visible.rsplit(['/', '\\']).find(|part| !part.is_empty()).unwrap_or_default();
     let mut name = ended(&fitted(last.nfc().collect(), ""));
-    if is_device(&name) {
+    if is_device(&name) || is_results_folder(&name) {
         name = ended(&fitted(format!("_{name}"), ""));
     }
     if name.is_empty() { STAND_IN.to_owned() } else { name }
+}
+
+/// Whether a stored name is one that could have been made safe so: today, or before `assets` was kept free.
+pub fn is_safe_name(name: &str) -> bool {
+    safe_name(name) == name || is_results_folder(name)
 }
 
 /// Equal for two names that differ in case, width or composition alone.
@@ -84,6 +91,11 @@ fn is_invisible(c: char) -> bool {
             | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}'
             | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}'
             | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e00ff}' | '\u{e01f0}'..='\u{e0fff}')
+}
+
+/// Whether a file system, one that does not know case included, takes the name for that folder.
+fn is_results_folder(name: &str) -> bool {
+    name_key(name) == RESULTS_FOLDER
 }
 
 /// Whether Windows takes the name, whatever its extension, for a device.

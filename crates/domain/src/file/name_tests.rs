@@ -29,6 +29,7 @@ fn fault(name: &str) -> Option<&'static str> {
         (name.ends_with(['.', ' ']), "a dot or space at the end"),
         (!is_nfc(name), "not NFC"),
         (DEVICES.contains(&stem.as_str()), "a device"),
+        (name.to_lowercase() == "assets", "a run's folder"),
     ]
     .into_iter()
     .find_map(|(bad, what)| bad.then_some(what))
@@ -69,6 +70,8 @@ fn a_name_keeps_what_is_safe() {
         "con-1",
         "console.txt",
         "com10",
+        "assets.txt",
+        "assets-1",
         "com",
         "'; drop table files; --",
         "<img src=x>",
@@ -104,8 +107,22 @@ fn a_name_keeps_what_is_safe() {
         ("lpt¹", "_lpt¹"),
         ("aux:x", "_aux:x"),
         ("n\u{200b}ul", "_nul"),
+        ("assets", "_assets"),
+        ("Assets.", "_Assets"),
+        ("x/ASSETS", "_ASSETS"),
+        ("aſſets", "_aſſets"),
     ] {
         assert_eq!(safe_name(sent), name, "{sent:?}");
+    }
+}
+
+#[test]
+fn a_name_from_before_one_was_reserved_can_be_read_back() {
+    for name in ["a.txt", "_assets", "assets", "Assets"] {
+        assert!(is_safe_name(name), "{name}");
+    }
+    for name in ["", "..", "a/b", "con", "assets.", "a\u{200b}"] {
+        assert!(!is_safe_name(name), "{name}");
     }
 }
 

@@ -12,7 +12,7 @@ use crate::answer::replay_length;
 use crate::approval::Approval;
 use crate::context::check_context;
 use crate::conversation::{Conversation, Visibility};
-use crate::file::{Bag, File, name_key, safe_name};
+use crate::file::{Bag, File, is_safe_name, name_key};
 use crate::json;
 use crate::message::Message;
 use crate::run::{Run, StartTurn};
@@ -329,7 +329,7 @@ fn check_files(files: &[ArchivedFile]) -> Result<(), Refusal> {
 
 /// What holds for a file wherever it lies.
 pub fn check_file(file: &File) -> Result<(), Refusal> {
-    if safe_name(&file.name) != file.name {
+    if !is_safe_name(&file.name) {
         return Err(Refusal(format!("the file {} has an unsafe name", file.id)));
     }
     check_text("mimeType", &file.mime_type, MAX_NAME_CHARS)

@@ -176,3 +176,18 @@ async fn an_ordinary_archive_is_taken_whole() {
     }
     assert!(text.len() > 1);
 }
+
+#[tokio::test]
+async fn a_file_named_like_a_folder_of_the_room_is_put_beside_it() {
+    let world = World::new().await;
+    let files: &[(&str, &[u8])] = &[("assets", b"one"), ("_assets/x", b"two"), ("recipes", b"three")];
+    {
+        let mut told = world.told.lock();
+        told.zip = Some(zipped(files));
+        told.files = manifest(files);
+    }
+    let output = world.shell("cat __assets _assets/x recipes; test -d assets && echo .").await;
+    assert_eq!(output, "onetwothree.\n");
+    world.told.lock().recipes = json!([{ "name": "a.sh", "content": "echo a" }]);
+    assert_eq!(world.shell("cat __assets _recipes recipes/a.sh").await, "onethreeecho a");
+}

@@ -148,6 +148,8 @@ fn safe(name: &str) {
     assert!(!matches!(name, "." | "..") && !name.ends_with(['.', ' ']), "{name:?}");
     let stem = name.split('.').next().unwrap().to_ascii_lowercase();
     assert!(!["con", "nul", "aux", "prn", "com1", "lpt9"].contains(&stem.trim()), "{name:?}");
+    // A run's own folder is beside the bag's files.
+    assert_ne!(name.to_lowercase(), "assets");
 }
 
 async fn five_hundred_hostile_names(home: Home) -> Option<()> {

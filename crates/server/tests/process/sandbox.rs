@@ -129,6 +129,20 @@ async fn what_an_agent_made_is_there_in_its_next_turn() {
 }
 
 #[tokio::test]
+async fn a_file_named_like_the_folder_for_files_hinders_no_turn() {
+    let house = House::sqlite();
+    let server = house.serve().await;
+    let caller = house.caller(&server);
+    let made = turn(&house, &server, "write assets: Hello").await;
+    assert!(made.contains("\"type\":\"file\"") && made.contains("\"_assets\""), "{made}");
+    let list: serde_json::Value =
+        serde_json::from_str(&caller.get("/v1/chat-conversations").await.text).expect("a list");
+    let body = json!({ "conversation": list["data"][0]["id"], "message": "read _assets", "mode": "agent" });
+    let read = caller.send(Method::POST, "/v1/turns?wire=ndjson", Some(&body)).await.expect("an answer");
+    assert!(read.text.contains("The file says:\\n\\nHello"), "{}", read.text);
+}
+
+#[tokio::test]
 async fn a_remote_sandbox_takes_its_place() {
     let house = House::sqlite();
     let server = house.serve_with(&[("SANDBOX_URL", "http://127.0.0.1:9")]).await;
