@@ -79,9 +79,8 @@ impl Names {
         let path = name.strip_suffix('/').unwrap_or(name);
         let parts: Vec<&str> = path.split('/').collect();
         let bad = |part: &&str| matches!(*part, "" | "." | "..") || part.len() > 255;
-        let drive = path.as_bytes().get(1) == Some(&b':');
-        if parts.iter().any(bad) || drive || name.contains(['\\', '\0']) || name.chars().any(char::is_control)
-        {
+        // A colon is a character like any other here: what a bag may hold is taken.
+        if parts.iter().any(bad) || name.contains(['\\', '\0']) || name.chars().any(char::is_control) {
             return Err(format!(
                 "the name {name:?} does not stay within a folder, or no system could keep it"
             ));
