@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{Seek as _, Write as _};
 use std::time::Duration;
 
+use domain::file::safe_name;
 use reqwest::multipart::{Form, Part};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -150,8 +151,8 @@ impl Agent<'_> {
 
 fn begin(path: String) -> Result<(String, Collected, Sha256), String> {
     let bytes = tempfile::tempfile().map_err(|error| format!("a temporary file: {error}"))?;
-    // A bag has no folders.
-    let name = path.replace('/', "-");
+    // A bag has no folders, and the head of a part takes no control characters: as the server would name it.
+    let name = safe_name(&path.replace('/', "-"));
     Ok((path, Collected { name, size: 0, bytes }, Sha256::new()))
 }
 

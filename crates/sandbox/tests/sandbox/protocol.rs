@@ -223,3 +223,15 @@ async fn what_is_no_envelope_is_refused() {
     );
     assert_eq!(post(envelope.to_string()).await.unwrap().status(), 200);
 }
+
+#[tokio::test]
+async fn a_file_whose_name_has_control_characters_is_handed_in_with_the_others() {
+    let world = World::new().await;
+    let made = r#"run for name in 'a\001b' 'c\nd' 'e\rf' 'g\th'; do echo 1 > "assets/$(printf $name)"; done; echo 2 > assets/z"#;
+    let lines = world.run(made).await;
+    assert_eq!(lines.last()["type"], "result", "{lines:#?}");
+    let told = world.told.lock();
+    let mut names: Vec<&str> = told.results[&lines.run].iter().map(|(name, _)| name.as_str()).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["ab", "cd", "ef", "gh", "z"]);
+}
