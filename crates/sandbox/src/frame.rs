@@ -65,8 +65,8 @@ pub enum Ask {
     Read { path: String, limit: u64 },
     /// What is in a folder and below, as text.
     List { path: String },
-    /// Ends every process but the first, then sends the files of `assets/`.
-    Collect { max_files: usize },
+    /// Ends every process but the first, then sends the files of `assets/`: so many, of so many bytes each and together.
+    Collect { max_files: usize, max_file_bytes: u64, max_bytes: u64 },
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -65,10 +65,10 @@ impl Agent<'_> {
         let mut files: Vec<Collected> = Vec::new();
         let mut left = Vec::new();
         let mut open: Option<(String, Collected, Sha256)> = None;
-        self.room
-            .say(&Ask::Collect { max_files: MAX_FILES }, &[])
-            .await
-            .map_err(|error| gone(error.to_string()))?;
+        let limits = &self.service.limits;
+        let (max_file_bytes, max_bytes) = (limits.max_file_bytes, limits.max_bag_bytes);
+        let ask = Ask::Collect { max_files: MAX_FILES, max_file_bytes, max_bytes };
+        self.room.say(&ask, &[]).await.map_err(|error| gone(error.to_string()))?;
         loop {
             let (answer, bytes) = self.room.hear().await.map_err(|error| gone(error.to_string()))?;
             match answer {
@@ -84,7 +84,7 @@ impl Agent<'_> {
                         continue;
                     }
                     if let Some((path, file, hash)) = open.take() {
-                        self.keep(path, file, hash, &mut files, &mut left);
+                        self.keep(path, file, hash, &mut files);
                     }
                 }
                 Answer::Left { path, why } => left.push(format!("{path}: {why}")),
@@ -93,19 +93,7 @@ impl Agent<'_> {
         }
     }
 
-    fn keep(
-        &self,
-        path: String,
-        file: Collected,
-        hash: Sha256,
-        files: &mut Vec<Collected>,
-        left: &mut Vec<String>,
-    ) {
-        let most = self.service.limits.max_file_bytes;
-        if file.size > most {
-            left.push(format!("{path}: it has more than {most} bytes"));
-            return;
-        }
+    fn keep(&self, path: String, file: Collected, hash: Sha256, files: &mut Vec<Collected>) {
         let sha256: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
         let same =
             |given: &AssetFile| given.sha256 == sha256 && (given.name == path || given.name == file.name);

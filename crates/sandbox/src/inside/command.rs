@@ -122,10 +122,20 @@ impl Init {
         }
         // A program that just ended is seen soon, one that runs on costs little.
         let _ = poll(&mut fds, PollTimeout::from(if ended { 2u16 } else { 10 }));
-        let gone =
-            fds[0].revents().is_some_and(|seen| seen.intersects(PollFlags::POLLHUP | PollFlags::POLLERR));
-        Ok(!gone)
+        Ok(!hung_up(&fds[0]))
     }
+
+    /// Whether the service has gone.
+    pub fn is_abandoned(&self) -> bool {
+        let stdin = io::stdin();
+        let mut fds = [PollFd::new(stdin.as_fd(), PollFlags::empty())];
+        let _ = poll(&mut fds, PollTimeout::ZERO);
+        hung_up(&fds[0])
+    }
+}
+
+fn hung_up(fd: &PollFd) -> bool {
+    fd.revents().is_some_and(|seen| seen.intersects(PollFlags::POLLHUP | PollFlags::POLLERR))
 }
 
 /// What goes wild does so at once: a new program is looked at more often.

@@ -81,7 +81,7 @@ impl Init {
     }
 
     /// Sends the files of `assets/`, part by part.
-    pub fn collect(&mut self, max_files: usize) -> Result<(), String> {
+    pub fn collect(&mut self, max_files: usize, max_file_bytes: u64, max_bytes: u64) -> Result<(), String> {
         let folder = self.workspace.join("assets");
         let mut found = Vec::new();
         if folder.is_dir() {
@@ -91,9 +91,19 @@ impl Init {
                 self.answer(&Answer::Left { path: "assets".into(), why }, &[])?;
             }
         }
+        let mut room = max_bytes;
         for file in found {
             let shown = file.path.strip_prefix(&folder).unwrap_or(&file.path).to_string_lossy().into_owned();
-            if let Err(why) = self.send(&file, &shown)? {
+            // By their sizes alone: files may have holes, and more bytes than could ever be read.
+            let sent = if file.size > max_file_bytes {
+                Err(format!("it has more than {max_file_bytes} bytes"))
+            } else if file.size > room {
+                Err(format!("all together have more than {max_bytes} bytes"))
+            } else {
+                room -= file.size;
+                self.send(&file, &shown)?
+            };
+            if let Err(why) = sent {
                 self.answer(&Answer::Left { path: shown, why }, &[])?;
             }
         }
@@ -119,6 +129,9 @@ impl Init {
         loop {
             let mut chunk = vec![0; usize::try_from(left).unwrap_or(CHUNK).min(CHUNK)];
             file.read_exact(&mut chunk).map_err(doing(shown))?;
+            if self.is_abandoned() {
+                return Err("the service has ended".into());
+            }
             left -= chunk.len() as u64;
             self.answer(&Answer::Part { path: shown.to_owned(), whole }, &chunk)?;
             if left == 0 {

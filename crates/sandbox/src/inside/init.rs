@@ -93,9 +93,9 @@ impl Init {
     fn take(&mut self, ask: Ask, payload: Vec<u8>) -> Result<(), String> {
         match ask {
             Ask::Run { argv, timeout_ms } => self.run(&argv, payload, timeout_ms),
-            Ask::Collect { max_files } => {
+            Ask::Collect { max_files, max_file_bytes, max_bytes } => {
                 self.end_all();
-                self.collect(max_files)
+                self.collect(max_files, max_file_bytes, max_bytes)
             }
             Ask::Put { path, append, executable } => {
                 let done = self.put(&path, &payload, append, executable);

@@ -127,3 +127,29 @@ async fn limits_hold_without_namespaces() {
         }
     }
 }
+
+#[tokio::test]
+async fn files_that_are_too_large_are_left_unread_and_the_others_are_saved() {
+    let world = World::with(
+        None,
+        &[
+            ("THREADKEEP_RUN_TIMEOUT_SECONDS", "60"),
+            ("THREADKEEP_MAX_FILE_BYTES", "1000"),
+            ("THREADKEEP_MAX_BAG_BYTES", "2000"),
+        ],
+    )
+    .await;
+    // Holes: it has the size, not the bytes.
+    let lines = world
+        .run("run cd assets; truncate -s 8T a; truncate -s 900 b; truncate -s 1000 c; truncate -s 900 d; echo 1 > e")
+        .await;
+    assert_eq!(lines.last()["type"], "result", "{lines:#?}");
+    let step = lines.step("save files");
+    assert_eq!(
+        step["error"],
+        "not saved: a: it has more than 1000 bytes; d: all together have more than 2000 bytes"
+    );
+    let told = world.told.lock();
+    let names: Vec<&str> = told.results[&lines.run].iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["b", "c", "e"]);
+}
