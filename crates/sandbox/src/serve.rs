@@ -31,7 +31,7 @@ use crate::room::RoomSettings;
 
 /// The message and the conversation, at most.
 const MAX_ENVELOPE: usize = 64 * 1024 * 1024;
-/// How long nothing is said before a blank line shows that we are there.
+/// How long nothing is said, at most, before a blank line shows that we are there.
 const HEARTBEAT: Duration = Duration::from_secs(10);
 /// Lines on their way out; a reader that is slower makes the run wait.
 const QUEUE: usize = 64;
@@ -163,14 +163,19 @@ async fn stream_run(State(service): State<Arc<Service>>, request: Request) -> Re
             _ = task.run(envelope, &emitter) => {}
         }
     });
-    let mut response = Body::from_stream(stream::unfold(lines, next_line)).into_response();
+    let silence = service.silence();
+    let lines = stream::unfold(lines, move |lines| next_line(lines, silence));
+    let mut response = Body::from_stream(lines).into_response();
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"));
     response
 }
 
 /// The next line, or a blank one when there is none for a while.
-async fn next_line(mut lines: mpsc::Receiver<Bytes>) -> Option<(io::Result<Bytes>, mpsc::Receiver<Bytes>)> {
-    let line = match tokio::time::timeout(HEARTBEAT, lines.recv()).await {
+async fn next_line(
+    mut lines: mpsc::Receiver<Bytes>,
+    silence: Duration,
+) -> Option<(io::Result<Bytes>, mpsc::Receiver<Bytes>)> {
+    let line = match tokio::time::timeout(silence, lines.recv()).await {
         Ok(line) => line?,
         Err(_) => Bytes::from_static(b"\n"),
     };
@@ -178,6 +183,11 @@ async fn next_line(mut lines: mpsc::Receiver<Bytes>) -> Option<(io::Result<Bytes
 }
 
 impl Service {
+    /// How long we say nothing: well below what the server takes for our end.
+    fn silence(&self) -> Duration {
+        HEARTBEAT.min(Duration::from_secs(self.limits.sandbox_idle_seconds) / 3)
+    }
+
     /// An address of the server, by the shorter way if there is one.
     pub(crate) fn nearer(&self, url: &mut String) {
         let Some((public, near)) = &self.shortcut else { return };

@@ -235,3 +235,11 @@ async fn a_file_whose_name_has_control_characters_is_handed_in_with_the_others()
     names.sort_unstable();
     assert_eq!(names, ["ab", "cd", "ef", "gh", "z"]);
 }
+
+#[tokio::test]
+async fn a_sign_of_life_comes_before_the_server_gives_up() {
+    let world = World::with(None, &[("THREADKEEP_SANDBOX_IDLE_SECONDS", "1")]).await;
+    let (_, envelope) = world.envelope("run sleep 2");
+    let body = world.post(&envelope).await.text().await.unwrap();
+    assert!(body.lines().any(str::is_empty), "{body}");
+}
