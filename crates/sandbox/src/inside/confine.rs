@@ -48,7 +48,8 @@ fn limits(limits: &RoomLimits, bare: bool) -> nix::Result<()> {
     let file = if bare { limits.disk_bytes } else { RLIM_INFINITY };
     for (resource, limit) in [
         (Resource::RLIMIT_CORE, 0),
-        (Resource::RLIMIT_CPU, limits.cpu_seconds),
+        // The same: the kernel ends a process without a word of why.
+        (Resource::RLIMIT_CPU, limits.cpu_seconds.saturating_add(1)),
         // Of private memory that can be written. Address space alone costs nothing, and runtimes reserve much.
         (Resource::RLIMIT_DATA, limits.memory_bytes),
         (Resource::RLIMIT_FSIZE, file),
