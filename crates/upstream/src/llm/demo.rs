@@ -133,6 +133,10 @@ fn answer(ask: &Ask) -> Vec<ModelEvent> {
         Some(Order::Read(name)) => {
             call(ask, "read files", &[(&["read_file"], json!({ "name": name, "path": name }))])
         }
+        // Beside the folder it would be written, and gone with the run.
+        Some(Order::Write(name, _)) if name.split('/').any(|part| part == "..") => say(&format!(
+            "I cannot write `{name}`: it leads out of `assets/`, and only what is there is kept."
+        )),
         Some(Order::Write(name, text)) => {
             let path = if name.starts_with("assets/") { name.to_owned() } else { format!("assets/{name}") };
             call(ask, "write files", &[(&["write_file"], json!({ "path": path, "content": text }))])

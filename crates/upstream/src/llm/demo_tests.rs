@@ -56,6 +56,18 @@ fn the_words_that_drive_it() {
 }
 
 #[test]
+fn nothing_is_written_beside_the_folder_that_is_kept() {
+    for name in ["../x.txt", "assets/../x.txt", "a/../../x.txt", ".."] {
+        let got = gathered(&ask(&format!("write {name}: hi"), &["write_file"]));
+        assert!(got.calls.is_empty() && got.text.contains("leads out of `assets/`"), "{name}: {}", got.text);
+    }
+    for name in ["/tmp/x.txt", "a..b", "..x/y"] {
+        let got = gathered(&ask(&format!("write {name}: hi"), &["write_file"]));
+        assert_eq!(got.calls.len(), 1, "{name}");
+    }
+}
+
+#[test]
 fn orders_become_calls_of_the_tools_that_are_offered() {
     let all = ["list_files", "read_file", "write_file", "run_shell", "search_pages", "search_user_tables"];
     for (message, calls) in [
