@@ -23,7 +23,7 @@ pub enum TurnError {
     TooManyStreams { limit: u64 },
     /// What a model is sent has room for this many characters.
     #[error("the message is longer than a model can be sent")]
-    TooLong { limit: u64 },
+    TooLong { input: &'static str, limit: u64 },
     #[error("the server is draining")]
     Draining,
     #[error(transparent)]

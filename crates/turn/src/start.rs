@@ -124,6 +124,7 @@ impl Turns {
             return Err(TurnError::Draining);
         }
         self.check_agent(scope, execution.agent.as_deref()).await?;
+        self.check_prompt(scope, &execution.prompt, execution.agent.as_deref()).await?;
         let StartExecution { id, prompt, agent, workflow, model, files, idempotency } = execution;
         let new = NewExecution {
             id,

@@ -282,13 +282,13 @@ impl From<TurnError> for Problem {
             TurnError::TooManyRuns(full) => tokens::too_many_runs(full),
             TurnError::OutOfTokens { spent, retry_after } => tokens::refused(spent, retry_after),
             TurnError::TooManyStreams { limit } => too_many_streams(limit),
-            TurnError::TooLong { limit } => Self::new(
+            TurnError::TooLong { input, limit } => Self::new(
                 StatusCode::PAYLOAD_TOO_LARGE,
                 "message_too_long",
                 "The message is too long",
                 format!("The message does not fit into the {limit} characters that a model is sent; shorten it or attach it as a file."),
             )
-            .at(At::pointer("/message"))
+            .at(At::pointer(input))
             .with("limit", limit),
             TurnError::Draining => Self::unavailable("The server is stopping; try again shortly.", 1),
             TurnError::Store(error) => error.into(),

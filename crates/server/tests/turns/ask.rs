@@ -272,8 +272,25 @@ async fn a_message_that_cannot_fit_is_refused_before_anything_is_written(backend
     refused(&answer, 413, "message_too_long");
     assert_eq!(answer.body["limit"], 400_000);
     assert_eq!(world.count().await, (0, 0));
-    // The sandbox has no such budget.
-    world.tell(&json!({ "message": long, "mode": "agent" })).await;
+    // The sandbox has no such budget; to answer it again, a model has.
+    let stream = world.begin(&json!({ "message": long, "mode": "agent" })).await;
+    let (conversation, message) = (stream.conversation(), stream.message());
+    stream.rest().await;
+    let again = json!({ "conversation": conversation, "replace": message, "mode": "ask" });
+    let answer = ask(world.turn(&again)).await;
+    refused(&answer, 413, "message_too_long");
+    assert_eq!(answer.body["source"]["pointer"], "/replace");
+    let branches = world.get(&format!("/v1/chat-conversations/{conversation}/branches")).await;
+    assert_eq!(branches.body["data"].as_array().unwrap().len(), 1, "{}", branches.text);
+    // Nor has an execution, but for one whose agent is a model.
+    let agent =
+        world.send(Method::POST, "/v1/agents", Some(&json!({ "name": "a", "runner": "model" }))).await;
+    let body = json!({ "prompt": long, "agent": agent.body["id"] });
+    let answer = world.send(Method::POST, "/v1/executions", Some(&body)).await;
+    refused(&answer, 413, "message_too_long");
+    assert_eq!(answer.body["source"]["pointer"], "/prompt");
+    let body = json!({ "prompt": "Hi", "agent": agent.body["id"] });
+    assert_eq!(world.send(Method::POST, "/v1/executions", Some(&body)).await.status, 200);
     let stream = world.begin(&json!({ "message": "Hi", "mode": "ask" })).await;
     let conversation = stream.conversation();
     stream.rest().await;

@@ -116,30 +116,70 @@ impl Turns {
         self.inner.tool_servers.offered(&own_scope(held), own, &agent.settings.tools).await
     }
 
-    /// Refuses a message that no prompt could hold, before anything is written.
+    /// Refuses a message that no prompt could hold, before anything is written; one that is answered again, too.
     pub(crate) async fn check_length(&self, scope: &Scope, turn: &StartTurn) -> Result<(), TurnError> {
-        let limit = self.inner.limits.context_budget_chars;
-        let budget = limit as usize;
-        let Some(said) = &turn.message else { return Ok(()) };
+        let store = &self.inner.store;
+        let again = match (&turn.message, turn.conversation, turn.replace) {
+            (None, Some(thread), Some(message)) => match store.get_message(scope, thread, message).await {
+                // What is wrong with it is told when the turn begins.
+                Err(StoreError::NotFound) => return Ok(()),
+                found => Some(found?.text),
+            },
+            _ => None,
+        };
+        let (said, input) = match (&turn.message, &again) {
+            (Some(said), _) => (said.text.as_str(), "/message"),
+            (None, Some(again)) => (again.as_str(), "/replace"),
+            (None, None) => return Ok(()),
+        };
         let more = turn.brought.instructions.as_deref();
-        // A message has at most as many characters as bytes: for all but a few that is the whole question.
-        let least = said.text.len() + more.map_or(0, str::len);
-        if least + MAX_INSTRUCTIONS_CHARS + SYSTEM.len() + CAUTION.len() <= budget {
+        if self.surely_fits(said, more) {
             return Ok(());
         }
         let thread = match turn.conversation {
-            Some(id) => Some(self.inner.store.get_thread(scope, id, None.into()).await?.conversation),
+            Some(id) => Some(store.get_thread(scope, id, None.into()).await?.conversation),
             None => None,
         };
         let kept = thread.as_ref().and_then(|thread| thread.agent_id.as_deref());
         let agent = self.find_agent(scope, turn.agent.as_deref().or(kept)).await?;
         let mode = turn.mode.or(thread.as_ref().and_then(|thread| thread.mode));
-        let runner = match &agent {
+        self.check_fits(agent.as_ref(), mode, (said, more), input)
+    }
+
+    /// The same of an execution's prompt.
+    pub(crate) async fn check_prompt(
+        &self,
+        scope: &Scope,
+        prompt: &str,
+        agent: Option<&str>,
+    ) -> Result<(), TurnError> {
+        if self.surely_fits(prompt, None) {
+            return Ok(());
+        }
+        let agent = self.find_agent(scope, agent).await?;
+        self.check_fits(agent.as_ref(), None, (prompt, None), "/prompt")
+    }
+
+    /// A message has at most as many characters as bytes: for all but a few that is the whole question.
+    fn surely_fits(&self, said: &str, more: Option<&str>) -> bool {
+        let most = said.len() + more.map_or(0, str::len) + MAX_INSTRUCTIONS_CHARS;
+        most + SYSTEM.len() + CAUTION.len() <= self.inner.limits.context_budget_chars as usize
+    }
+
+    fn check_fits(
+        &self,
+        agent: Option<&Agent>,
+        mode: Option<Mode>,
+        (said, more): (&str, Option<&str>),
+        input: &'static str,
+    ) -> Result<(), TurnError> {
+        let limit = self.inner.limits.context_budget_chars;
+        let runner = match agent {
             Some(agent) => agent.settings.runner,
             None if mode == Some(Mode::Ask) => Runner::Model,
             None => Runner::Sandbox,
         };
-        let fits = takes(&system(agent.as_ref(), more), &said.text, budget);
-        if runner == Runner::Model && !fits { Err(TurnError::TooLong { limit }) } else { Ok(()) }
+        let fits = takes(&system(agent, more), said, limit as usize);
+        if runner == Runner::Model && !fits { Err(TurnError::TooLong { input, limit }) } else { Ok(()) }
     }
 }
