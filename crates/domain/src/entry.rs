@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use crate::event::{Log, Raw, RunEvent};
 
-/// How much of a line that was not understood is kept.
+/// How much is kept of a line that came after the end.
 const KEPT_CHARS: usize = 2000;
 
 #[derive(Debug, Clone)]
@@ -105,8 +105,10 @@ pub struct ToolOutput {
 }
 
 impl Trace {
+    /// The whole line, readable whatever its bytes were.
     pub fn rejected(line: &[u8], why: &impl std::fmt::Display) -> Self {
-        Self::Rejected(Rejected { line: kept(line), reason: why.to_string() })
+        let line = String::from_utf8_lossy(line).into_owned();
+        Self::Rejected(Rejected { line, reason: why.to_string() })
     }
 
     pub fn ignored(lines: u64, first: &[u8]) -> Self {

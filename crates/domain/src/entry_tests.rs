@@ -44,15 +44,17 @@ fn traces_have_no_number() {
 }
 
 #[test]
-fn a_rejected_line_is_kept_short_and_whole_characters() {
-    for (line, kept) in [
-        ("ä".repeat(5000).into_bytes(), "ä".repeat(2000)),
-        (vec![0xFF; 100_000], "\u{fffd}".repeat(2000)),
-        ("\u{1F9F5}".repeat(3000).into_bytes(), "\u{1F9F5}".repeat(2000)),
-        (b"a\0b".to_vec(), "a\0b".to_owned()),
+fn a_rejected_line_is_kept_whole_and_an_ignored_one_short() {
+    for (line, whole, short) in [
+        ("ä".repeat(5000).into_bytes(), "ä".repeat(5000), "ä".repeat(2000)),
+        (vec![0xFF; 100_000], "\u{fffd}".repeat(100_000), "\u{fffd}".repeat(2000)),
+        ("\u{1F9F5}".repeat(3000).into_bytes(), "\u{1F9F5}".repeat(3000), "\u{1F9F5}".repeat(2000)),
+        (b"a\0b".to_vec(), "a\0b".to_owned(), "a\0b".to_owned()),
     ] {
         let Trace::Rejected(rejected) = Trace::rejected(&line, &Rejection::NotAnObject) else { panic!() };
-        assert!(rejected.line == kept, "{}", rejected.line.chars().count());
+        assert!(rejected.line == whole, "{}", rejected.line.chars().count());
+        let Trace::Ignored(ignored) = Trace::ignored(1, &line) else { panic!() };
+        assert!(ignored.line == short, "{}", ignored.line.chars().count());
     }
 }
 

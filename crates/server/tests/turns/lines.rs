@@ -52,8 +52,10 @@ async fn logs_are_in_the_trace_alone(backend: Backend) -> Option<()> {
 
 async fn rejected_lines_are_counted(backend: Backend) -> Option<()> {
     let world = World::start(backend).await?;
+    // Nothing of it is lost, however long it is.
+    let long = format!("not a line: {}", "x".repeat(500_000));
     let bad: [&[u8]; 9] = [
-        b"hello",
+        long.as_bytes(),
         b"[1]",
         br#"{"type":"surprise"}"#,
         br#"{"type":"delta"}"#,
