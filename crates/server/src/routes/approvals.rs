@@ -24,7 +24,7 @@ pub struct ApprovalView {
     round: u32,
     #[schema(value_type = Object)]
     call: ToolCall,
-    /// `pending`, `approved` or `denied`.
+    /// `pending`, `approved`, `denied`, or `cancelled` where the run ended before a decision.
     status: &'static str,
     reason: Option<String>,
     decided_by: Option<String>,
@@ -40,8 +40,10 @@ pub struct Decide {
     reason: Option<String>,
 }
 
-fn shape(approval: Approval) -> ApprovalView {
+/// `over`: its run has ended, and nothing of it waits any more.
+fn shape(approval: Approval, over: bool) -> ApprovalView {
     let status = match &approval.decision {
+        None if over => "cancelled",
         None => "pending",
         Some(decision) if decision.approve => "approved",
         Some(_) => "denied",
@@ -71,8 +73,9 @@ pub async fn list(
 ) -> Result<Response, Problem> {
     let scope = caller.scope(named).await?;
     let run = app.store.get_run(&scope, path_id(&id)?).await?;
+    let over = run.status.is_settled();
     let rows = listed(&app, &scope, run.id).await?;
-    Ok(axum::Json(paging.cut(rows, |call| call.id.to_string(), shape)?).into_response())
+    Ok(axum::Json(paging.cut(rows, |call| call.id.to_string(), |call| shape(call, over))?).into_response())
 }
 
 /// Decides on a call. The same decision again changes nothing.
@@ -103,5 +106,5 @@ pub async fn decide(
         Decision { approve: body.approve, reason: body.reason, by: scope.user.clone(), at: app.clock.now() };
     app.store.decide_approval(&scope, run.id, body.id, &decision).await?;
     let decided = listed(&app, &scope, run.id).await?.into_iter().find(|one| one.id == body.id);
-    Ok(axum::Json(shape(decided.ok_or_else(Problem::not_found)?)).into_response())
+    Ok(axum::Json(shape(decided.ok_or_else(Problem::not_found)?, false)).into_response())
 }

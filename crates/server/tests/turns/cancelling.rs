@@ -17,6 +17,7 @@ stories!(
     many_times_at_once,
     after_the_end,
     in_the_middle_of_a_flood,
+    while_a_call_waits_for_a_person,
     the_lock_is_cleared_by_an_admin,
 );
 
@@ -45,6 +46,24 @@ async fn under_way(backend: Backend) -> Option<()> {
     // The conversation is free again.
     let next = world.tell(&json!({ "conversation": told.conversation(), "message": "on" })).await;
     assert_eq!(next.status(), "succeeded");
+    Some(())
+}
+
+async fn while_a_call_waits_for_a_person(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let agent =
+        json!({ "name": "a", "runner": "model", "tools": ["list_files"], "approval": ["list_files"] });
+    let agent = world.send(Method::POST, "/v1/agents", Some(&agent)).await.body["id"].clone();
+    let mut stream = world.begin(&json!({ "message": "list files", "agent": agent })).await;
+    stream.until("approval").await;
+    let path = format!("/v1/runs/{}/approvals", stream.run());
+    let waiting = world.get(&path).await.body["data"].clone();
+    assert_eq!((waiting.as_array().unwrap().len(), &waiting[0]["status"]), (1, &json!("pending")));
+    world.cancel(&stream.run()).await;
+    assert_eq!(stream.rest().await.status(), "cancelled");
+    assert_eq!(world.get(&path).await.body["data"][0]["status"], "cancelled");
+    let late = json!({ "id": waiting[0]["id"], "approve": true });
+    refused(&world.send(Method::POST, &path, Some(&late)).await, 409, "run_ended");
     Some(())
 }
 
