@@ -2,6 +2,7 @@
 //! credential. What comes in is read leniently and goes on as it is where the provider speaks the same dialect.
 
 pub mod anthropic;
+pub mod demo;
 pub mod openai;
 pub mod own;
 mod whole;

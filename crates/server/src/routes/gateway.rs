@@ -12,10 +12,11 @@ use futures_util::{StreamExt as _, stream};
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
 use upstream::llm::ModelStream;
+use upstream::llm::demo::MODEL;
 
 use crate::extract::{JsonBody, Path};
 use crate::gateway::own::OwnWords;
-use crate::gateway::{Asked, Asker, Metered, Payer, Writer, anthropic, openai, unknown_model};
+use crate::gateway::{Asked, Asker, Metered, Payer, Writer, anthropic, demo, openai, unknown_model};
 use crate::jsonapi::error::shown;
 use crate::problem::Problem;
 use crate::state::AppState;
@@ -134,6 +135,9 @@ async fn answer(
     let found = app.models.find(&asked.model).map_err(unknown_model)?;
     asked.ask.model.clone_from(&found.name);
     app.check_tokens(&payer.scope).await?;
+    if asked.model == MODEL {
+        demo::search(app, &payer, &mut asked.ask).await;
+    }
     let metered = Metered { app: app.clone(), payer, usage: Default::default() };
     let mut telling = Telling { stream: found.model.stream(asked.ask), writer, metered };
     let mut begun = Vec::new();

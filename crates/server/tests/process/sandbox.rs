@@ -143,6 +143,23 @@ async fn a_file_named_like_the_folder_for_files_hinders_no_turn() {
 }
 
 #[tokio::test]
+async fn the_demo_model_searches_pages_and_tables_in_a_sandbox_too() {
+    let house = House::sqlite();
+    let server = house.serve().await;
+    let page = json!({ "title": "Whales", "body": "The blue whale is the largest.", "url": "https://example.com/whales" });
+    house.caller(&server).send(Method::POST, "/v1/pages", Some(&page)).await.expect("a page");
+    for mode in ["agent", "task_flow"] {
+        let body = json!({ "message": "search blue whale", "mode": mode });
+        let answer = house.caller(&server).send(Method::POST, "/v1/turns?wire=ndjson", Some(&body)).await;
+        let text = answer.expect("an answer").text;
+        let result = text.lines().find(|line| line.contains("\"type\":\"result\"")).expect("a result");
+        for said in ["In the pages I found", "Whales (https://example.com/whales)", "No row of a table"] {
+            assert!(result.contains(said), "{mode}: {result}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_remote_sandbox_takes_its_place() {
     let house = House::sqlite();
     let server = house.serve_with(&[("SANDBOX_URL", "http://127.0.0.1:9")]).await;

@@ -13,6 +13,8 @@ use super::{LanguageModel, ModelStream};
 pub const NAME: &str = "assistant";
 /// The whole name of it.
 pub const MODEL: &str = "demo/assistant";
+/// The tools that it searches with.
+pub const SEARCHES: [&str; 2] = ["search_pages", "search_user_tables"];
 
 /// Between two words: fast, but a reader sees it stream.
 const PACE: Duration = Duration::from_millis(5);
@@ -105,25 +107,43 @@ fn without_note(message: &str) -> &str {
     }
 }
 
-/// The whole answer; without an `End` it ends well.
-fn answer(ask: &Ask) -> Vec<ModelEvent> {
+/// What the newest message says, without what is said about attached files, and what calls since then came to.
+fn newest(ask: &Ask) -> (String, Vec<&Answer>) {
     let messages = &ask.prompt.messages;
     let at = messages.iter().rposition(|said| matches!(said, Said::User(_)));
     let asked = match at.map(|at| &messages[at]) {
         Some(Said::User(words)) => without_note(&words.text),
         _ => "",
     };
-    let answers: Vec<&Answer> = messages[at.unwrap_or(0)..]
+    let answers = messages[at.unwrap_or(0)..]
         .iter()
         .filter_map(|said| if let Said::Answers(answers) = said { Some(answers) } else { None })
         .flatten()
         .collect();
-    // What is said about attached files is not part of the order.
     let paragraphs = asked.split("\n\n").filter(|text| !is_note(text));
-    let asked = &*paragraphs.collect::<Vec<_>>().join("\n\n");
-    // Messages that were sent one after the other arrive as one: the newest is the last paragraph.
-    let newest = asked.rsplit("\n\n").next().unwrap_or(asked);
-    let order = Order::read(asked).or_else(|| Order::read(newest));
+    (paragraphs.collect::<Vec<_>>().join("\n\n"), answers)
+}
+
+/// Messages that were sent one after the other arrive as one: the newest is the last paragraph.
+fn order(asked: &str) -> Option<Order<'_>> {
+    Order::read(asked).or_else(|| Order::read(asked.rsplit("\n\n").next()?))
+}
+
+/// The words that are to be searched for, where no tool for it is offered: whoever asks may look for them, and add
+/// what was found as answers of `SEARCHES`.
+pub fn searches(ask: &Ask) -> Option<String> {
+    let (asked, answers) = newest(ask);
+    let offered = ask.tools.iter().any(|tool| SEARCHES.contains(&tool.name.as_str()));
+    match order(&asked) {
+        Some(Order::Search(words)) if answers.is_empty() && !offered => Some(words.to_owned()),
+        _ => None,
+    }
+}
+
+/// The whole answer; without an `End` it ends well.
+fn answer(ask: &Ask) -> Vec<ModelEvent> {
+    let (asked, answers) = newest(ask);
+    let order = order(&asked);
     if !answers.is_empty() {
         return say(&report(&answers));
     }
@@ -149,10 +169,7 @@ fn answer(ask: &Ask) -> Vec<ModelEvent> {
         Some(Order::Search(words)) => call(
             ask,
             "search pages and tables",
-            &[
-                (&["search_pages"], json!({ "query": words })),
-                (&["search_user_tables"], json!({ "query": words })),
-            ],
+            &[(&[SEARCHES[0]], json!({ "query": words })), (&[SEARCHES[1]], json!({ "query": words }))],
         ),
         Some(Order::Plan(goal)) => say(&plan(goal)),
         Some(Order::Think(count)) => think(count),
@@ -213,9 +230,13 @@ fn call(ask: &Ask, what: &str, wanted: &[(&[&str], Value)]) -> Vec<ModelEvent> {
         })
         .collect();
     if events.is_empty() {
-        return say(&format!(
-            "I cannot {what} here: no tool for it is offered to me. In agent mode there is a sandbox with more tools."
-        ));
+        let searches = wanted.iter().any(|(names, _)| SEARCHES.contains(&names[0]));
+        let elsewhere = if searches {
+            "In a conversation without an agent of its own I can, in every mode."
+        } else {
+            "In agent mode there is a sandbox with more tools."
+        };
+        return say(&format!("I cannot {what} here: no tool for it is offered to me. {elsewhere}"));
     }
     events
 }

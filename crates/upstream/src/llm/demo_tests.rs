@@ -154,3 +154,16 @@ fn a_failure_is_one_where_only_its_words_say_so() {
     ask.prompt.messages.extend([made, Said::Answers(answers)]);
     assert_eq!(gathered(&ask).text, "`read_file` failed: Error: there is no file");
 }
+
+#[test]
+fn what_it_would_search_for_is_told_where_it_has_no_tool_for_it() {
+    assert_eq!(searches(&ask("search blue whale", &["shell"])).as_deref(), Some("blue whale"));
+    assert_eq!(searches(&ask("search blue whale", &["search_pages"])), None);
+    assert_eq!(searches(&ask("read a.txt", &[])), None);
+    let mut found = ask("search whale", &[]);
+    let text = "1. Whales".to_owned();
+    let answer = Answer { id: String::new(), name: SEARCHES[0].into(), text, failed: false };
+    found.prompt.messages.push(Said::Answers(vec![answer]));
+    assert_eq!(searches(&found), None);
+    assert_eq!(gathered(&found).text, "In the pages I found:\n\n1. Whales");
+}
