@@ -27,6 +27,13 @@ struct Collected {
     bytes: File,
 }
 
+/// Why files could not be posted, and whether that is because the bag has no room for them.
+#[derive(Default)]
+struct Unsaved {
+    why: String,
+    too_large: bool,
+}
+
 impl Agent<'_> {
     /// Whether there is something to hand in.
     pub async fn has_results(&mut self) -> Result<bool, Failure> {
@@ -53,11 +60,16 @@ impl Agent<'_> {
                 let saved = json!({ "count": files.len() });
                 self.emit.fail(step, &format!("not saved: {}", left.join("; ")), saved).await?;
             }
-            (Err(why), _) => self.emit.fail(step, why, Value::Null).await?,
+            (Err(unsaved), _) => self.emit.fail(step, &unsaved.why, Value::Null).await?,
         }
-        posted.map(|()| true).map_err(|why| {
-            Failure::new("sandbox_results", format!("the run's files could not be saved: {why}"))
-        })
+        match posted {
+            Ok(()) => Ok(true),
+            // As with a single file that is too large: the answer is worth having without.
+            Err(unsaved) if unsaved.too_large => Ok(false),
+            Err(Unsaved { why, .. }) => {
+                Err(Failure::new("sandbox_results", format!("the run's files could not be saved: {why}")))
+            }
+        }
     }
 
     async fn collect(&mut self) -> Result<(Vec<Collected>, Vec<String>), Failure> {
@@ -102,9 +114,9 @@ impl Agent<'_> {
         }
     }
 
-    async fn post(&self, files: &[Collected]) -> Result<(), String> {
+    async fn post(&self, files: &[Collected]) -> Result<(), Unsaved> {
         let mut wait = Duration::from_millis(300);
-        let mut why = String::new();
+        let mut unsaved = Unsaved::default();
         for attempt in 0..TRIES {
             if attempt > 0 {
                 tokio::time::sleep(wait).await;
@@ -116,7 +128,9 @@ impl Agent<'_> {
                 .post(format!("{}/results", self.envelope.agent_url))
                 .header(reqwest::header::AUTHORIZATION, self.envelope.upload_otp.expose())
                 .timeout(PATIENCE)
-                .multipart(form(files).map_err(|error| error.to_string())?);
+                .multipart(
+                    form(files).map_err(|error| Unsaved { why: error.to_string(), too_large: false })?,
+                );
             match request.send().await {
                 Ok(response) if response.status().is_success() => return Ok(()),
                 Ok(response) => {
@@ -124,16 +138,17 @@ impl Agent<'_> {
                     let said: Value = response.json().await.unwrap_or_default();
                     let said =
                         said["detail"].as_str().map(|detail| format!(": {detail}")).unwrap_or_default();
-                    why = format!("the answer has status {}{said}", status.as_u16());
+                    unsaved.why = format!("the answer has status {}{said}", status.as_u16());
+                    unsaved.too_large = status == reqwest::StatusCode::PAYLOAD_TOO_LARGE;
                     // What was refused stays refused; what broke off has stored nothing and may be sent again.
                     if !status.is_server_error() {
                         break;
                     }
                 }
-                Err(error) => why = words(&error),
+                Err(error) => unsaved.why = words(&error),
             }
         }
-        Err(why)
+        Err(unsaved)
     }
 }
 

@@ -158,3 +158,16 @@ async fn files_that_are_too_large_are_left_unread_and_the_others_are_saved() {
     let names: Vec<&str> = told.results[&lines.run].iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ["b", "c", "e"]);
 }
+
+#[tokio::test]
+async fn files_that_a_bag_has_no_room_for_cost_no_answer() {
+    let world = World::new().await;
+    world.told.lock().full = true;
+    let lines = world.run("write assets/a.txt: one").await;
+    let step = lines.step("save files");
+    assert_eq!(
+        (&step["status"], &step["error"]),
+        (&"failed".into(), &"the answer has status 413: The bag is full.".into())
+    );
+    assert_eq!((&lines.last()["type"], &lines.last()["message"]), (&"result".into(), &"All is done.".into()));
+}

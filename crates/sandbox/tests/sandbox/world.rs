@@ -33,6 +33,8 @@ pub struct Told {
     pub recipes: Value,
     /// How often results are refused with 500 first.
     pub broken_uploads: usize,
+    /// Whether the bag has no room for results.
+    pub full: bool,
     /// Requests that wait for ever, by what they are for: `config`, `zip`, `model`, `results`.
     pub hang: Option<&'static str>,
     pub reached: Vec<&'static str>,
@@ -293,6 +295,10 @@ async fn results(
     if told.broken_uploads > 0 {
         told.broken_uploads -= 1;
         return StatusCode::BAD_GATEWAY.into_response();
+    }
+    if told.full {
+        let problem = json!({ "detail": "The bag is full." });
+        return (StatusCode::PAYLOAD_TOO_LARGE, Json(problem)).into_response();
     }
     if told.results.contains_key(&run) {
         return StatusCode::UNAUTHORIZED.into_response();
