@@ -12,8 +12,9 @@ use uuid::Uuid;
 use super::workspaces::{check_name, path_id};
 use crate::extract::paging::List;
 use crate::extract::{Caller, JsonBody, Named, Paging, Path};
+use crate::jsonapi::error::shown;
 use crate::problem::Problem;
-use crate::state::AppState;
+use crate::state::{App, AppState};
 
 const MAX_TOOLS: usize = 100;
 const MAX_NAME_CHARS: usize = 128;
@@ -96,7 +97,7 @@ pub(super) fn check_model(model: Option<&str>) -> Result<(), Problem> {
 }
 
 /// The agent with what was asked for, or what is wrong with that.
-fn apply(agent: &mut Agent, body: AgentRequest) -> Result<(), Problem> {
+fn apply(app: &App, agent: &mut Agent, body: AgentRequest) -> Result<(), Problem> {
     if let Some(name) = body.name {
         check_name(&name)?;
         agent.name = name;
@@ -118,6 +119,17 @@ fn apply(agent: &mut Agent, body: AgentRequest) -> Result<(), Problem> {
     if let Some(tools) = body.tools {
         if tools.len() > MAX_TOOLS {
             return Err(Problem::invalid_value("/tools", format!("tools must be at most {MAX_TOOLS}.")));
+        }
+        let own: Vec<String> = app.turns.tools().iter().map(|tool| tool.spec().name).collect();
+        // Other servers come and go, the server's own tools do not; what the agent has already it may keep.
+        for (at, tool) in tools.iter().enumerate() {
+            if let ToolChoice::Native(name) = tool
+                && !own.contains(name)
+                && !settings.has_native(name)
+            {
+                let detail = format!("There is no tool {} here; there are {}.", shown(name), own.join(", "));
+                return Err(Problem::invalid_value(&format!("/tools/{at}"), detail));
+            }
         }
         settings.tools = tools;
     }
@@ -171,7 +183,7 @@ pub async fn create(
         created_at: now,
         updated_at: now,
     };
-    apply(&mut agent, body)?;
+    apply(&app, &mut agent, body)?;
     app.store.put_agent(&scope, &agent).await?;
     Ok((StatusCode::CREATED, axum::Json(shape(agent))).into_response())
 }
@@ -207,7 +219,7 @@ pub async fn update(
     let scope = caller.admin_scope(named.and(body.workspace)?).await?;
     let found = app.store.find_agent(&scope, path_id(&id)?).await?;
     let mut agent = found.ok_or_else(Problem::not_found)?;
-    apply(&mut agent, body)?;
+    apply(&app, &mut agent, body)?;
     agent.updated_at = app.clock.now();
     app.store.put_agent(&scope, &agent).await?;
     Ok(axum::Json(shape(agent)).into_response())

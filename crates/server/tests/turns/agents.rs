@@ -47,11 +47,15 @@ async fn what_an_agent_may_not_be(backend: Backend) -> Option<()> {
         (json!({ "name": "a", "model": "gpt" }), 422, "invalid_value"),
         (json!({ "name": "a", "runner": "human" }), 422, "invalid_value"),
         (json!({ "name": "a", "tools": [1] }), 422, "invalid_value"),
+        (json!({ "name": "a", "tools": ["read_file", "zzz"] }), 422, "invalid_value"),
         (json!({ "name": "a", "instructions": "x".repeat(32_001) }), 422, "invalid_value"),
         (json!({ "name": "a", "id": "mine" }), 400, "unknown_field"),
     ] {
         refused(&world.send(Method::POST, "/v1/agents", Some(&body)).await, status, code);
     }
+    let body = json!({ "name": "a", "tools": ["read_file", "zzz"] });
+    let answer = world.send(Method::POST, "/v1/agents", Some(&body)).await;
+    assert_eq!(answer.body["source"]["pointer"], "/tools/1", "{}", answer.text);
     let member = world.member("mel").await;
     refused(&member.send(Method::POST, "/v1/agents", Some(&json!({ "name": "a" }))).await, 403, "forbidden");
     assert_eq!(member.get("/v1/agents").await.body, json!({ "data": [], "next": null }));
