@@ -157,6 +157,12 @@ async fn without_settings_and_with_empty_ones_every_table_reads_empty() {
     for table in tables(&root).await {
         assert!(count(&application, &table).await > 0, "{table} with settings");
     }
+    // Bob used one key in both: outside of any workspace he sees that, and nobody else does.
+    let inside = ours.workspace.to_string();
+    for (workspace, user, keys) in [("", "bob", 2), ("", "ann", 0), (inside.as_str(), "bob", 1)] {
+        application.batch_execute(&set(workspace, user, "on", "")).await.unwrap();
+        assert_eq!(count(&application, "idempotency_keys").await, keys, "{workspace} {user}");
+    }
 }
 
 /// What the nodes' own role may read: ids, times, states and the keys of bytes.
