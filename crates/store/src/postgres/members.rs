@@ -6,6 +6,7 @@ use domain::scope::{Role, Scope};
 use domain::workspace::Member;
 use jiff::Timestamp;
 use tokio_postgres::Row;
+use uuid::Uuid;
 
 use super::transaction::{Query, Settings, Transaction, inside, transaction};
 use super::workspaces::{self, read_role};
@@ -94,8 +95,15 @@ async fn remove(tx: &Transaction, scope: &Scope, user: &str, now: Timestamp) -> 
         return Err(StoreError::NotFound);
     }
     check_admin_left(tx, scope).await?;
+    audit::note(tx, scope, now, Action::MemberRemove, user, "").await?;
     // A key of theirs gives nothing any more, and must not come back to life with a new membership.
-    let text = format!("DELETE FROM api_keys WHERE {inside} AND created_by = $2 AND role <> 'service'");
-    tx.execute(&text, &[&scope.workspace, &user]).await?;
-    audit::note(tx, scope, now, Action::MemberRemove, user, "").await
+    let text =
+        format!("DELETE FROM api_keys WHERE {inside} AND created_by = $2 AND role <> 'service' RETURNING id");
+    let keys = tx.rows(&text, &[&scope.workspace, &user]).await?;
+    let mut keys = keys.iter().map(|row| Ok(row.try_get(0)?)).collect::<Result<Vec<Uuid>>>()?;
+    keys.sort_unstable();
+    for key in keys {
+        audit::note(tx, scope, now, Action::KeyRemove, &key.to_string(), "").await?;
+    }
+    Ok(())
 }

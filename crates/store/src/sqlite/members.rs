@@ -7,6 +7,7 @@ use domain::time::from_ms;
 use domain::workspace::Member;
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
+use uuid::Uuid;
 
 use super::workspaces::{self, read_role};
 use super::writer::Durability;
@@ -101,10 +102,17 @@ fn remove(db: &Connection, scope: &Scope, user: &str, now: Timestamp) -> Result<
     if admins(db, scope)? == 0 {
         return Err(LAST_ADMIN);
     }
+    audit::note(db, scope, now, Action::MemberRemove, user, "")?;
     // A key of theirs gives nothing any more, and must not come back to life with a new membership.
-    db.execute(
-        "DELETE FROM api_keys WHERE workspace_id = ?1 AND created_by = ?2 AND role <> 'service'",
-        params![scope.workspace, user],
-    )?;
-    audit::note(db, scope, now, Action::MemberRemove, user, "")
+    let mut keys: Vec<Uuid> = db
+        .prepare_cached(
+            "DELETE FROM api_keys WHERE workspace_id = ?1 AND created_by = ?2 AND role <> 'service' RETURNING id",
+        )?
+        .query_map(params![scope.workspace, user], |row| row.get(0))?
+        .collect::<rusqlite::Result<_>>()?;
+    keys.sort_unstable();
+    for key in keys {
+        audit::note(db, scope, now, Action::KeyRemove, &key.to_string(), "")?;
+    }
+    Ok(())
 }

@@ -146,6 +146,10 @@ async fn keys_follow_their_maker(store: TestStore) {
     store.put_member(&ann, "bob", Role::Admin, store.now()).await.unwrap();
     assert_eq!(role(0).await, None, "an old key does not come back to life");
     assert_eq!(store.list_keys(&ann, None, 10).await.unwrap(), [keys[1].clone(), keys[2].clone()]);
+    let log = store.list_audit(&ann, 0, 100).await.unwrap();
+    let gone: Vec<_> =
+        log.iter().filter(|entry| entry.action.ends_with(".remove")).map(|entry| &*entry.target).collect();
+    assert_eq!(gone, ["bob", &keys[0].id.to_string()]);
 }
 
 async fn keys_are_found_by_their_hash_in_their_workspace_alone(store: TestStore) {
