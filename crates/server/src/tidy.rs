@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use store::bag::{BagError, purge, sweep_orphans, sweep_reservations};
+use store::bag::{BagError, Purged, purge, sweep_orphans, sweep_reservations};
 
 use crate::state::{App, AppState};
 
@@ -40,8 +40,8 @@ async fn tidy(app: &App, scan: bool) -> Result<(), BagError> {
     if app.limits.retention_days > 0 {
         let age = Duration::from_secs(app.limits.retention_days.saturating_mul(24 * 3600));
         let purged = purge(store, blobs, now - age, |_| {}).await?;
-        if purged.conversations > 0 || purged.files > 0 {
-            tracing::info!(purged.conversations, purged.files, "removed for good");
+        if purged != Purged::default() {
+            tracing::info!(purged.workspaces, purged.conversations, purged.files, "removed for good");
         }
     }
     Ok(())

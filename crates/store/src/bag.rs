@@ -138,6 +138,7 @@ async fn remove(store: &dyn Store, blobs: &Blobs, doomed: &[Doomed]) -> Result<(
 /// What a purge has removed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Purged {
+    pub workspaces: u64,
     pub conversations: u64,
     pub files: u64,
 }
@@ -159,6 +160,24 @@ pub async fn purge_one(
     }
     store.system_purge(conversation).await?;
     Ok(Some(files.len() as u64))
+}
+
+/// Removes what is left of a removed workspace, its executions and their files first, and answers how many files there were;
+/// none if it is not there to be removed, or its last conversations are not due.
+async fn purge_workspace(store: &dyn Store, blobs: &Blobs, workspace: Uuid) -> Result<Option<u64>, BagError> {
+    let mut count = 0;
+    loop {
+        match store.system_purge_removed(workspace, CHUNK).await {
+            Err(StoreError::NotFound) => return Ok(None),
+            step => match step? {
+                None => return Ok(Some(count)),
+                Some(files) => {
+                    remove(store, blobs, &files).await?;
+                    count += files.len() as u64;
+                }
+            },
+        }
+    }
 }
 
 /// Removes for good what was soft-deleted before `before`, rows and bytes. Interrupted, it goes on the next time.
@@ -191,6 +210,14 @@ pub async fn purge(
                 tell(purged);
             }
         }
+    }
+    for workspace in store.system_list_removed(before).await? {
+        purged.files += match purge_workspace(store, blobs, workspace).await? {
+            Some(files) => files,
+            None => continue,
+        };
+        purged.workspaces += 1;
+        tell(purged);
     }
     if purged != Purged::default() {
         store.system_compact().await?;

@@ -37,10 +37,10 @@ pub(super) fn command() -> Command {
     let json = Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print JSON");
     store_flags(
         Command::new("purge")
-            .about("Remove deleted conversations and files for good, rows and bytes")
+            .about("Remove deleted conversations, files and workspaces for good, rows and bytes")
             .long_about(
-                "Remove for good what was deleted: conversations with their messages, runs and files, and deleted \
-                 files of others. It cannot be undone. Works beside a running server, and goes on where it was \
+                "Remove for good what was deleted: conversations with their messages, runs and files, deleted \
+                 files of others, and removed workspaces with their executions and agents. It cannot be undone. Works beside a running server, and goes on where it was \
                  when it is interrupted.",
             )
             .args([days, dry, json]),
@@ -80,16 +80,20 @@ async fn count(store: &dyn Store, doomed: &[Purgeable], before: Timestamp) -> Re
     for conversation in doomed {
         files += store.system_list_files_of(conversation).await?.len();
     }
-    Ok(Purged { conversations: doomed.len() as u64, files: files as u64 })
+    let workspaces = store.system_list_removed(before).await?.len() as u64;
+    Ok(Purged { workspaces, conversations: doomed.len() as u64, files: files as u64 })
 }
 
 fn told(json: bool, key: &str, word: &str, purged: Purged) -> String {
-    let Purged { conversations, files } = purged;
+    let Purged { workspaces, conversations, files } = purged;
     if json {
-        json!({ key: { "conversations": conversations, "files": files } }).to_string()
-    } else {
-        let (conversations, files) = (counted(conversations, "conversation"), counted(files, "file"));
-        format!("{word} {conversations} and {files}.")
+        let counts = json!({ "workspaces": workspaces, "conversations": conversations, "files": files });
+        return json!({ key: counts }).to_string();
+    }
+    let (conversations, files) = (counted(conversations, "conversation"), counted(files, "file"));
+    match workspaces {
+        0 => format!("{word} {conversations} and {files}."),
+        _ => format!("{word} {}, {conversations} and {files}.", counted(workspaces, "workspace")),
     }
 }
 

@@ -5,13 +5,14 @@ use std::path::Path;
 use serde_json::{Value, json};
 use testkit::agent::echo;
 use testkit::form::Form;
+use testkit::server::token;
 use tokio_postgres::NoTls;
 
 use crate::bad_input::{blobs, until};
-use crate::caller::{CONVERSATIONS, ask, bag, files, id, names};
+use crate::caller::{CONVERSATIONS, Caller, ask, bag, files, id, names};
 use crate::world::{Home, World, stories, stories_everywhere};
 
-stories!(nothing_is_left, by_itself);
+stories!(nothing_is_left, nor_of_a_removed_workspace, by_itself);
 stories_everywhere!(what_is_not_deleted_stays);
 
 const CANARY: &str = "canary-5f2b9c-of-the-purge";
@@ -69,10 +70,10 @@ async fn nothing_is_left(home: Home) -> Option<()> {
     let would = world.command(&["purge", "--dry-run"]).await;
     assert!(would.contains("Would remove 1 conversation"), "{would}");
     let would: Value = serde_json::from_str(&world.command(&["purge", "--dry-run", "--json"]).await).unwrap();
-    assert_eq!(would, json!({ "would_remove": { "conversations": 1, "files": 3 } }));
+    assert_eq!(would, json!({ "would_remove": { "workspaces": 0, "conversations": 1, "files": 3 } }));
     let none: Value =
         serde_json::from_str(&world.command(&["purge", "--older-than-days", "1", "--json"]).await).unwrap();
-    assert_eq!(none["removed"], json!({ "conversations": 0, "files": 0 }));
+    assert_eq!(none["removed"], json!({ "workspaces": 0, "conversations": 0, "files": 0 }));
     assert_eq!(
         ann.send(reqwest::Method::POST, &format!("{CONVERSATIONS}/{chat}/restore"), None).await.status,
         200
@@ -81,7 +82,7 @@ async fn nothing_is_left(home: Home) -> Option<()> {
     assert_eq!(ann.delete(&format!("{CONVERSATIONS}/{chat}")).await, 204);
 
     let removed: Value = serde_json::from_str(&world.command(&["purge", "--json"]).await).unwrap();
-    assert_eq!(removed, json!({ "removed": { "conversations": 1, "files": 3 } }));
+    assert_eq!(removed, json!({ "removed": { "workspaces": 0, "conversations": 1, "files": 3 } }));
     assert_eq!(
         ann.send(reqwest::Method::POST, &format!("{CONVERSATIONS}/{chat}/restore"), None).await.status,
         404
@@ -94,7 +95,46 @@ async fn nothing_is_left(home: Home) -> Option<()> {
     world.restart(&[]).await;
     assert_eq!(world.ann.put(&live, "b.txt", b"again").await["name"], "b.txt", "even its name is free again");
     let again: Value = serde_json::from_str(&world.command(&["purge", "--json"]).await).unwrap();
-    assert_eq!(again["removed"], json!({ "conversations": 0, "files": 0 }));
+    assert_eq!(again["removed"], json!({ "workspaces": 0, "conversations": 0, "files": 0 }));
+    Some(())
+}
+
+async fn nor_of_a_removed_workspace(home: Home) -> Option<()> {
+    let mut world = World::start(home).await?;
+    let ann = world.ann.clone();
+    // Another one, which stays.
+    let other = Caller::new(world.process.url(), &token("eve", "acme"));
+    assert_eq!(other.post("/v1/workspaces", &json!({ "name": "Eve's" })).await.status, 201);
+    assert_eq!(other.post("/v1/agents", &json!({ "name": "Kept" })).await.status, 201);
+    let agent = ann.post("/v1/agents", &json!({ "name": CANARY, "instructions": CANARY })).await;
+    assert_eq!(agent.status, 201, "{}", agent.text);
+    let execute = async |caller: &Caller, prompt: &'static str| {
+        world.sandbox.play(echo(prompt, prompt.as_bytes()));
+        let request = caller.request(reqwest::Method::POST, "/v1/executions");
+        let request = request.header("content-type", "application/json").header("idempotency-key", prompt);
+        let answer = ask(request.body(json!({ "prompt": prompt }).to_string())).await;
+        assert_eq!(answer.status, 200, "{}", answer.text);
+        answer.header("threadkeep-execution").to_owned()
+    };
+    execute(&ann, CANARY).await;
+    let kept = execute(&other, "kept").await;
+    ask(ann.form("/v1/files", &Form::of(&format!("{CANARY}.txt"), CANARY.as_bytes()))).await;
+    let chat = ann.conversation_with(json!({ "title": CANARY })).await;
+    ann.turn(&json!({ "conversation": chat, "message": CANARY })).await;
+    assert_eq!(ann.delete(&format!("/v1/workspaces/{}?cascade=true", world.workspace)).await, 204);
+    assert!(sightings(&world).await.len() > 2, "the canary is there to be found");
+
+    let would: Value = serde_json::from_str(&world.command(&["purge", "--dry-run", "--json"]).await).unwrap();
+    assert_eq!(would["would_remove"]["workspaces"], 1);
+    let removed = world.command(&["purge"]).await;
+    assert!(removed.starts_with("Removed 1 workspace, 1 conversation and "), "{removed}");
+    let again: Value = serde_json::from_str(&world.command(&["purge", "--json"]).await).unwrap();
+    assert_eq!(again["removed"], json!({ "workspaces": 0, "conversations": 0, "files": 0 }));
+    assert_eq!(other.get("/v1/agents").await.body["data"][0]["name"], "Kept");
+    let kept = other.get(&format!("/v1/executions/{kept}")).await.body;
+    assert_eq!(blobs(&world), [kept["files"][0]["storageKey"].as_str().unwrap()]);
+    world.process.terminate().await.unwrap();
+    assert_eq!(sightings(&world).await, Vec::<String>::new());
     Some(())
 }
 
@@ -117,7 +157,7 @@ async fn what_is_not_deleted_stays(home: Home) -> Option<()> {
     // Past the grace period, so that the orphan scan looks at all of them.
     tokio::time::sleep(std::time::Duration::from_millis(2200)).await;
     let removed: Value = serde_json::from_str(&world.command(&["purge", "--json"]).await).unwrap();
-    assert_eq!(removed, json!({ "removed": { "conversations": 1, "files": 1 } }));
+    assert_eq!(removed, json!({ "removed": { "workspaces": 0, "conversations": 1, "files": 1 } }));
     for (file, bytes) in [(&kept, &b"kept"[..]), (&workspace, b"ws"), (&made, b"made")] {
         assert_eq!(ann.content(file).await.bytes, bytes, "{}", file["name"]);
     }

@@ -6,6 +6,7 @@ use std::collections::HashSet;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use tokio_postgres::{Config, Row};
+use uuid::Uuid;
 
 use super::transaction::{Settings, Transaction, transaction};
 use super::{PostgresStore, open};
@@ -44,6 +45,15 @@ impl Purge for PostgresStore {
 
     async fn system_list_deleted_files(&self, before: Timestamp, limit: usize) -> Result<Vec<Doomed>> {
         transaction!(self.database, begin_system, Settings::nobody(), |tx| list_deleted(tx, before, limit))
+    }
+
+    async fn system_list_removed(&self, before: Timestamp) -> Result<Vec<Uuid>> {
+        transaction!(self.database, begin_system, Settings::nobody(), |tx| list_removed(tx, before))
+    }
+
+    async fn system_purge_removed(&self, workspace: Uuid, limit: usize) -> Result<Option<Vec<Doomed>>> {
+        let settings = Settings::workspace(workspace).seeing_all();
+        transaction!(self.database, begin_write, settings, |tx| purge_removed(tx, workspace, limit))
     }
 
     async fn system_compact(&self) -> Result<()> {
@@ -131,6 +141,9 @@ const BY_RUN: [&str; 4] = ["run_events", "run_traces", "approvals", "idempotency
 const BY_CONVERSATION: [&str; 6] =
     ["runs", "files", "message_search", "title_search", "messages", "branches"];
 
+/// The tables with rows of a workspace that belong to none of its runs and conversations.
+const BY_WORKSPACE: [&str; 3] = ["agents", "tool_servers", "tool_pins"];
+
 /// Rows that are removed at once, not by a purge.
 const KNOWLEDGE: [&str; 5] = ["page_search", "row_search", "pages", "table_rows", "user_tables"];
 
@@ -155,11 +168,50 @@ async fn purge(tx: &Transaction, of: &Purgeable) -> Result<()> {
     tx.execute(&format!("DELETE FROM chat_conversations WHERE {own} AND id = $2"), &ids).await.map(|_| ())
 }
 
+async fn list_removed(tx: &Transaction, before: Timestamp) -> Result<Vec<Uuid>> {
+    let text = "SELECT id FROM workspaces WHERE deleted_at < $1 ORDER BY deleted_at";
+    tx.rows(text, &[&before]).await?.iter().map(|row| Ok(row.try_get(0)?)).collect()
+}
+
+async fn purge_removed(tx: &Transaction, workspace: Uuid, limit: usize) -> Result<Option<Vec<Doomed>>> {
+    let own = tx.inside("workspace_id");
+    let text =
+        format!("SELECT id FROM workspaces WHERE {} AND deleted_at IS NOT NULL FOR UPDATE", tx.inside("id"));
+    tx.row(&text, &[&workspace]).await?.ok_or(StoreError::NotFound)?;
+    let text = format!("SELECT id FROM chat_conversations WHERE {own} LIMIT 1");
+    if tx.row(&text, &[&workspace]).await?.is_some() {
+        return Err(StoreError::NotFound);
+    }
+    // As above: the runs first, then what belongs to them.
+    let limit = limit as i64;
+    let text = format!("SELECT id FROM runs WHERE {own} ORDER BY id LIMIT $2 FOR UPDATE");
+    let runs = tx.rows(&text, &[&workspace, &limit]).await?;
+    let runs = runs.iter().map(|row| Ok(row.try_get(0)?)).collect::<Result<Vec<Uuid>>>()?;
+    if !runs.is_empty() {
+        for table in BY_RUN {
+            let text = format!("DELETE FROM {table} WHERE {own} AND run_id = ANY($2)");
+            tx.execute(&text, &[&workspace, &runs]).await?;
+        }
+        tx.execute(&format!("DELETE FROM runs WHERE {own} AND id = ANY($2)"), &[&workspace, &runs]).await?;
+        return Ok(Some(Vec::new()));
+    }
+    let text = format!("SELECT workspace_id, id, storage_key FROM files WHERE {own} ORDER BY id LIMIT $2");
+    let files = read_doomed(&tx.rows(&text, &[&workspace, &limit]).await?)?;
+    if !files.is_empty() {
+        return Ok(Some(files));
+    }
+    for table in BY_WORKSPACE {
+        tx.execute(&format!("DELETE FROM {table} WHERE {own}"), &[&workspace]).await?;
+    }
+    tx.execute(&format!("DELETE FROM workspaces WHERE {}", tx.inside("id")), &[&workspace]).await?;
+    Ok(None)
+}
+
 /// As the role that Threadkeep connects as, which owns the tables where it made them. A table that is not its own
 /// PostgreSQL passes over with a warning.
 async fn compact(config: &Config) -> Result<()> {
     let client = open::beside(config).await?;
-    let tables = [&BY_RUN[..], &BY_CONVERSATION[..], &KNOWLEDGE[..], &["chat_conversations"]].concat();
-    client.batch_execute(&format!("VACUUM {}", tables.join(", "))).await?;
+    let tables = [&BY_RUN[..], &BY_CONVERSATION[..], &BY_WORKSPACE[..], &KNOWLEDGE[..]].concat();
+    client.batch_execute(&format!("VACUUM chat_conversations, workspaces, {}", tables.join(", "))).await?;
     Ok(())
 }

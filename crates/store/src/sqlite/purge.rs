@@ -1,8 +1,9 @@
-//! Removal for good: what uploads left, files and conversations deleted long ago, and the space they took.
+//! Removal for good: what uploads left, files, conversations and workspaces deleted long ago, and the space they took.
 
 use async_trait::async_trait;
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
+use uuid::Uuid;
 
 use super::SqliteStore;
 use super::writer::Durability;
@@ -42,6 +43,14 @@ impl Purge for SqliteStore {
 
     async fn system_list_deleted_files(&self, before: Timestamp, limit: usize) -> Result<Vec<Doomed>> {
         self.readers.read(move |db| list_deleted(db, before, limit)).await
+    }
+
+    async fn system_list_removed(&self, before: Timestamp) -> Result<Vec<Uuid>> {
+        self.readers.read(move |db| list_removed(db, before)).await
+    }
+
+    async fn system_purge_removed(&self, workspace: Uuid, limit: usize) -> Result<Option<Vec<Doomed>>> {
+        self.writer.write(Durability::Full, move |db| purge_removed(db, workspace, limit)).await
     }
 
     async fn system_compact(&self) -> Result<()> {
@@ -143,6 +152,45 @@ fn list_deleted(db: &Connection, before: Timestamp, limit: usize) -> Result<Vec<
     )?;
     let rows = statement.query_map(params![before.as_millisecond(), limit as i64], read_doomed)?;
     Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
+fn list_removed(db: &Connection, before: Timestamp) -> Result<Vec<Uuid>> {
+    let mut statement =
+        db.prepare_cached("SELECT id FROM workspaces WHERE deleted_at < ?1 ORDER BY deleted_at")?;
+    let rows = statement.query_map([before.as_millisecond()], |row| row.get(0))?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
+fn purge_removed(db: &Connection, workspace: Uuid, limit: usize) -> Result<Option<Vec<Doomed>>> {
+    let emptied: bool = db.query_row(
+        "SELECT EXISTS (SELECT 1 FROM workspaces WHERE id = ?1 AND deleted_at IS NOT NULL) \
+         AND NOT EXISTS (SELECT 1 FROM chat_conversations WHERE workspace_id = ?1)",
+        [workspace],
+        |row| row.get(0),
+    )?;
+    if !emptied {
+        return Err(StoreError::NotFound);
+    }
+    let part = params![workspace, limit as i64];
+    let runs = "SELECT id FROM runs WHERE workspace_id = ?1 ORDER BY id LIMIT ?2";
+    for table in ["run_events", "run_traces", "approvals", "idempotency_keys"] {
+        db.execute(&format!("DELETE FROM {table} WHERE workspace_id = ?1 AND run_id IN ({runs})"), part)?;
+    }
+    if db.execute(&format!("DELETE FROM runs WHERE workspace_id = ?1 AND id IN ({runs})"), part)? > 0 {
+        return Ok(Some(Vec::new()));
+    }
+    let mut statement = db.prepare_cached(
+        "SELECT workspace_id, id, storage_key FROM files WHERE workspace_id = ?1 ORDER BY id LIMIT ?2",
+    )?;
+    let files: Vec<Doomed> = statement.query_map(part, read_doomed)?.collect::<rusqlite::Result<_>>()?;
+    if !files.is_empty() {
+        return Ok(Some(files));
+    }
+    for table in ["agents", "tool_servers", "tool_pins"] {
+        db.execute(&format!("DELETE FROM {table} WHERE workspace_id = ?1"), [workspace])?;
+    }
+    db.execute("DELETE FROM workspaces WHERE id = ?1", [workspace])?;
+    Ok(None)
 }
 
 fn known_keys(db: &Connection, keys: &[String]) -> Result<Vec<bool>> {

@@ -1,7 +1,8 @@
-//! What is swept away for good: stale reservations, deleted conversations and files.
+//! What is swept away for good: stale reservations, deleted conversations and files, what removed workspaces leave.
 
 use async_trait::async_trait;
 use jiff::Timestamp;
+use uuid::Uuid;
 
 use crate::error::Result;
 use crate::files::{Doomed, Purgeable};
@@ -31,6 +32,15 @@ pub trait Purge: Send + Sync {
 
     /// Files soft-deleted before `before` in conversations that live, and in workspaces.
     async fn system_list_deleted_files(&self, before: Timestamp, limit: usize) -> Result<Vec<Doomed>>;
+
+    /// Workspaces removed before `before`, oldest first.
+    async fn system_list_removed(&self, before: Timestamp) -> Result<Vec<Uuid>>;
+
+    /// One step of removing a removed workspace with all that belongs to no conversation of it. At most `limit` executions
+    /// with their logs go; when there are none, it answers at most `limit` files, whose bytes and rows are to be removed;
+    /// when there are none of those either, the workspace goes with its agents and tool servers, and the answer is none.
+    /// Its audit log and token counts stay. `NotFound` when it is live or gone, or still has conversations.
+    async fn system_purge_removed(&self, workspace: Uuid, limit: usize) -> Result<Option<Vec<Doomed>>>;
 
     /// Gives the space of what was removed back to the disk, overwriting it. Slow; nothing waits for it.
     async fn system_compact(&self) -> Result<()>;

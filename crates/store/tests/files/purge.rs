@@ -19,6 +19,7 @@ on_both!(
     a_run_of_a_purged_conversation_writes_nothing,
     the_store_goes_on_after_it_was_compacted,
     one_of_many_leaves_no_word_and_no_space,
+    a_removed_workspace_goes_step_by_step,
 );
 
 /// Where rows of conversations lie, and which of them are the conversation's, whose id stands for `ID`.
@@ -230,4 +231,38 @@ fn size(store: &TestStore) -> u64 {
     let Behind::Sqlite(folder) = &store.behind else { return 0 };
     let files = std::fs::read_dir(folder.path()).unwrap();
     files.map(|entry| entry.unwrap().metadata().unwrap().len()).sum()
+}
+
+async fn a_removed_workspace_goes_step_by_step(store: TestStore) {
+    let (ann, eve) = (store.workspace("ann").await, store.workspace("eve").await);
+    store.executed(&eve, "stays").await;
+    let id = store.create(&ann, "t").await.id;
+    let (_, held) = store.executed(&ann, "one").await;
+    store.executed(&ann, "two").await;
+    let file = store.upload(&ann, Bag::Workspace, "a.txt").await;
+    let step = async |limit| store.system_purge_removed(ann.workspace, limit).await;
+    assert_eq!(fails(step(9).await), "not found", "it is live");
+    let removed_at = store.write().now;
+    store.remove_workspace(&ann, true, removed_at).await.unwrap();
+    assert!(store.system_list_removed(removed_at).await.unwrap().is_empty());
+    let later = from_ms(removed_at.as_millisecond() + 1);
+    assert_eq!(store.system_list_removed(later).await.unwrap(), [ann.workspace]);
+    assert_eq!(fails(step(9).await), "not found", "its conversation goes before it");
+    let of = Purgeable { workspace: ann.workspace, conversation: id };
+    store.system_begin_purge(&of).await.unwrap();
+    store.system_purge(&of).await.unwrap();
+
+    let runs = async || store.count("SELECT count(*) FROM runs").await;
+    assert_eq!((step(1).await.unwrap().unwrap().len(), runs().await), (0, 2));
+    assert_eq!((step(1).await.unwrap().unwrap().len(), runs().await), (0, 1));
+    // What was still under way writes nothing any more.
+    assert_eq!(fails(store.append_events(&held, &events(2, 2)).await), "lost");
+    let files = step(1).await.unwrap().unwrap();
+    assert_eq!(files.iter().map(|doomed| doomed.id).collect::<Vec<_>>(), [file.id]);
+    store.system_forget_files(ann.workspace, &[file.id]).await.unwrap();
+    assert_eq!(step(1).await.unwrap(), None);
+    assert_eq!(fails(step(1).await), "not found", "it is gone");
+    assert!(store.system_list_removed(later).await.unwrap().is_empty());
+    assert_eq!(store.count("SELECT count(*) FROM workspaces").await, 1);
+    store.system_compact().await.unwrap();
 }

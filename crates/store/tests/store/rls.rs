@@ -100,7 +100,7 @@ async fn every_table_forces_row_level_security() {
     // The nodes' own role is let near these alone.
     let text = "SELECT policyname::text FROM pg_policies WHERE roles <> '{threadkeep_app}' \
                 AND NOT (roles = '{threadkeep_system}' \
-                    AND tablename IN ('runs', 'idempotency_keys', 'files', 'chat_conversations'))";
+                    AND tablename IN ('runs', 'idempotency_keys', 'files', 'chat_conversations', 'workspaces'))";
     let others: Vec<String> = root.query(text, &[]).await.unwrap().iter().map(|row| row.get(0)).collect();
     assert!(others.is_empty(), "policies for other roles: {others:?}");
     let text = "SELECT count(*) FROM pg_proc WHERE prosecdef AND pronamespace = 'public'::regnamespace";
@@ -166,7 +166,7 @@ async fn without_settings_and_with_empty_ones_every_table_reads_empty() {
 }
 
 /// What the nodes' own role may read: ids, times, states and the keys of bytes.
-const SYSTEM_READS: [(&str, &str); 4] = [
+const SYSTEM_READS: [(&str, &str); 5] = [
     ("chat_conversations", "deleted_at id workspace_id"),
     ("files", "conversation_id deleted_at expires_at id kept reserved_at storage_key workspace_id"),
     ("idempotency_keys", "caller created_at key workspace_id"),
@@ -175,6 +175,7 @@ const SYSTEM_READS: [(&str, &str); 4] = [
         "cancel_requested conversation_id ended_at fence id lease_until log_expired node queue_position status \
          workspace_id",
     ),
+    ("workspaces", "deleted_at id"),
 ];
 
 #[tokio::test]
@@ -200,6 +201,7 @@ async fn the_nodes_own_role_reads_keys_and_times_and_nothing_that_a_person_wrote
         "UPDATE chat_conversations SET deleted_at = now()",
         "SELECT name FROM files",
         "SELECT title FROM chat_conversations",
+        "SELECT name FROM workspaces",
         "SELECT text FROM messages",
     ] {
         let error = system.batch_execute(text).await.unwrap_err();
