@@ -88,7 +88,11 @@ impl Turns {
                 }
                 Ok(Started { run, repeated: false, open: Some(open) })
             }
-            Begun::Repeated(run) => Ok(Started { run, repeated: true, open: None }),
+            Begun::Repeated(run) => {
+                // Its conversation may have been deleted since.
+                let run = inner.store.get_run(scope, run.id).await?;
+                Ok(Started { run, repeated: true, open: None })
+            }
             Begun::Busy(run) => Err(TurnError::Busy(run)),
             Begun::KeyReused => Err(TurnError::KeyReused),
             Begun::TooManyRuns(full) => Err(TurnError::TooManyRuns(full)),

@@ -19,6 +19,7 @@ stories!(
     one_key_is_one_run_in_all_workspaces_of_its_caller,
     fifty_at_once_make_one_run,
     refused_turns_leave_no_key,
+    a_retry_after_a_delete_finds_nothing,
 );
 
 async fn keyed(world: &World, key: &str, body: &Value) -> Answer {
@@ -194,5 +195,19 @@ async fn refused_turns_leave_no_key(backend: Backend) -> Option<()> {
     assert_eq!(accepted.status, 202, "{}", accepted.text);
     let path = format!("{CONVERSATIONS}/{}/runs", running["conversation"].as_str().unwrap());
     assert_eq!(world.get(&path).await.body["data"].as_array().unwrap().len(), 2);
+    Some(())
+}
+
+async fn a_retry_after_a_delete_finds_nothing(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let body = json!({ "message": "once" });
+    let first = keyed(&world, "k", &body).await;
+    world.settled(first.body["run"].as_str().unwrap()).await;
+    let path = format!("{CONVERSATIONS}/{}", first.body["conversation"].as_str().unwrap());
+    assert_eq!(world.send(Method::DELETE, &path, None).await.status, 204);
+    refused(&keyed(&world, "k", &body).await, 404, "not_found");
+    refused(&ask(world.turn(&body).header("idempotency-key", "k")).await, 404, "not_found");
+    assert_eq!(world.send(Method::POST, &format!("{path}/restore"), None).await.status, 200);
+    assert_eq!(keyed(&world, "k", &body).await.body["run"], first.body["run"]);
     Some(())
 }
