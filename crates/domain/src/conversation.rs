@@ -4,6 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use crate::agent::Runner;
 use crate::message::Message;
 use crate::scope::Scope;
 use crate::search;
@@ -46,6 +47,14 @@ impl Kind {
         match mode {
             Some(Mode::Ask) => Self::ModelChat,
             Some(Mode::Agent | Mode::TaskFlow) | None => Self::AssistantSandbox,
+        }
+    }
+
+    /// What an agent's own setting makes of it, which counts before the mode.
+    pub fn run_by(runner: Runner) -> Self {
+        match runner {
+            Runner::Model => Self::ModelChat,
+            Runner::Sandbox => Self::AssistantSandbox,
         }
     }
 }
@@ -199,7 +208,6 @@ impl Conversation {
         }
         if let Some(mode) = patch.mode {
             self.mode = mode;
-            self.kind = Kind::of(mode);
         }
         if let Some(page_path) = &patch.page_path {
             self.page_path.clone_from(page_path);
@@ -218,6 +226,9 @@ impl Conversation {
         }
         if let Some(agent_id) = &patch.agent_id {
             self.agent_id.clone_from(agent_id);
+        }
+        if patch.mode.is_some() || patch.agent_id.is_some() {
+            self.kind = Kind::of(self.mode);
         }
     }
 

@@ -362,10 +362,7 @@ pub(crate) fn first_of(new: &NewTurn) -> Result<NewConversation> {
 
 /// What a turn says about its conversation: the mode and page last used, and what it overrides.
 pub(crate) fn note_turn(thread: &mut Conversation, turn: &StartTurn) {
-    if let Some(mode) = turn.mode {
-        thread.mode = Some(mode);
-        thread.kind = Kind::of(Some(mode));
-    }
+    thread.mode = turn.mode.or(thread.mode);
     for (field, value) in [
         (&mut thread.page_path, &turn.page_path),
         (&mut thread.model, &turn.model),
@@ -375,5 +372,8 @@ pub(crate) fn note_turn(thread: &mut Conversation, turn: &StartTurn) {
         if value.is_some() {
             field.clone_from(value);
         }
+    }
+    if turn.mode.is_some() || thread.agent_id.is_some() {
+        thread.kind = Kind::of(thread.mode);
     }
 }

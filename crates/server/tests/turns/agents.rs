@@ -4,9 +4,15 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use testkit::server::Backend;
 
-use crate::world::{World, refused, stories};
+use crate::world::{CONVERSATIONS, World, ask, refused, stories};
 
-stories!(an_agents_life, what_an_agent_may_not_be, which_model_is_taken, an_agents_runner_wins);
+stories!(
+    an_agents_life,
+    what_an_agent_may_not_be,
+    which_model_is_taken,
+    an_agents_runner_wins,
+    the_kind_says_who_answers
+);
 
 async fn make(world: &World, body: Value) -> Value {
     let made = world.send(Method::POST, "/v1/agents", Some(&body)).await;
@@ -129,5 +135,51 @@ async fn an_agents_runner_wins(backend: Backend) -> Option<()> {
         refused(&answer, 422, "invalid_value");
         assert_eq!(answer.body["source"]["pointer"], "/agent", "{}", answer.text);
     }
+    Some(())
+}
+
+/// What kind of conversation it is, and that a list of that kind has it.
+async fn kind(world: &World, conversation: &str) -> String {
+    let kind = world.conversation(conversation).await["kind"].as_str().unwrap().to_owned();
+    let listed = world.get(&format!("{CONVERSATIONS}?filter%5Bkind%5D={kind}")).await.body;
+    let listed = listed["data"].as_array().unwrap();
+    assert!(listed.iter().any(|found| found["id"] == conversation), "{kind}");
+    kind
+}
+
+async fn the_kind_says_who_answers(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let model = make(&world, json!({ "name": "a", "model": "demo/assistant" })).await["id"].clone();
+    let sandbox = make(&world, json!({ "name": "b", "runner": "sandbox" })).await["id"].clone();
+    let told = world.tell(&json!({ "message": "hello", "agent": model })).await;
+    let first = told.conversation();
+    assert_eq!(kind(&world, &first).await, "model_chat");
+    let told = world.tell(&json!({ "message": "hello", "mode": "ask", "agent": sandbox })).await;
+    assert_eq!(kind(&world, &told.conversation()).await, "assistant_sandbox");
+    // A later turn with another agent, and with another mode alone.
+    world.tell(&json!({ "conversation": first, "message": "hello", "agent": sandbox })).await;
+    assert_eq!(kind(&world, &first).await, "assistant_sandbox");
+    world.tell(&json!({ "conversation": first, "message": "hello", "mode": "ask" })).await;
+    assert_eq!(kind(&world, &first).await, "assistant_sandbox");
+
+    let send = async |method: Method, path: &str, id: &str, attributes: Value| {
+        let mut data = json!({ "type": "chat_conversation", "attributes": attributes });
+        if !id.is_empty() {
+            data["id"] = id.into();
+        }
+        let request = world.request(method, path).header("content-type", "application/vnd.api+json");
+        let answer = ask(request.body(json!({ "data": data }).to_string())).await;
+        assert!(answer.status < 300, "{}", answer.text);
+        answer.body["data"]["id"].as_str().unwrap().to_owned()
+    };
+    let made = send(Method::POST, CONVERSATIONS, "", json!({ "agent_id": model })).await;
+    assert_eq!(kind(&world, &made).await, "model_chat");
+    let path = format!("{CONVERSATIONS}/{made}");
+    send(Method::PATCH, &path, &made, json!({ "mode": "agent" })).await;
+    assert_eq!(kind(&world, &made).await, "model_chat");
+    send(Method::PATCH, &path, &made, json!({ "agent_id": null })).await;
+    assert_eq!(kind(&world, &made).await, "assistant_sandbox");
+    send(Method::PATCH, &path, &made, json!({ "agent_id": model, "mode": "task_flow" })).await;
+    assert_eq!(kind(&world, &made).await, "model_chat");
     Some(())
 }

@@ -2,6 +2,7 @@
 
 use async_trait::async_trait;
 use domain::agent::Agent;
+use domain::conversation::{Conversation, Kind};
 use domain::scope::Scope;
 use tokio_postgres::Row;
 use uuid::Uuid;
@@ -80,6 +81,16 @@ async fn put(tx: &Transaction, scope: &Scope, agent: &Agent) -> Result<()> {
         &[&scope.workspace, &agent.id, &agent.name, &settings, &agent.created_at, &agent.updated_at],
     )
     .await?;
+    Ok(())
+}
+
+/// A conversation's agent decides by what it is answered, whatever the mode.
+pub(super) async fn decide_kind(tx: &Transaction, scope: &Scope, thread: &mut Conversation) -> Result<()> {
+    let Some(id) = thread.agent_id.as_deref().and_then(|id| Uuid::try_parse(id).ok()) else { return Ok(()) };
+    let text = format!("SELECT {COLUMNS} FROM agents WHERE {} AND id = $2", tx.inside("workspace_id"));
+    if let Some(row) = tx.row(&text, &[&scope.workspace, &id]).await? {
+        thread.kind = Kind::run_by(read(&row)?.settings.runner);
+    }
     Ok(())
 }
 

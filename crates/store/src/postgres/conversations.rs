@@ -15,7 +15,7 @@ use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 use uuid::Uuid;
 
 use super::transaction::{Settings, Transaction, params, transaction};
-use super::{PostgresStore, audit, runs, search, workspaces};
+use super::{PostgresStore, agents, audit, runs, search, workspaces};
 use crate::error::{Result, StoreError};
 use crate::list::{self, Dialect, Sql, Value};
 use crate::store::conversations::Conversations;
@@ -153,7 +153,8 @@ pub(super) async fn create(
     id: Uuid,
     write: &Write,
 ) -> Result<Conversation> {
-    let made = make(tx, scope, new, id, write).await?;
+    let mut made = make(tx, scope, new, id, write).await?;
+    agents::decide_kind(tx, scope, &mut made).await?;
     tx.prepare(INSERT).await?;
     let (inserted, indexed) = join(insert(tx, &made), search::index_new_titles(tx, scope, &[&made])).await;
     inserted.and(indexed)?;
@@ -358,6 +359,9 @@ async fn update(
     let before = get_locked(tx, scope, id).await?;
     let mut changed = before.clone();
     changed.apply(scope, patch, if_version, write).map_err(StoreError::Refused)?;
+    if patch.mode.is_some() || patch.agent_id.is_some() {
+        agents::decide_kind(tx, scope, &mut changed).await?;
+    }
     save(tx, &changed).await?;
     if changed.title != before.title {
         search::index_title(tx, scope, &changed).await?;

@@ -2,6 +2,7 @@
 
 use async_trait::async_trait;
 use domain::agent::Agent;
+use domain::conversation::{Conversation, Kind};
 use domain::scope::Scope;
 use domain::time::from_ms;
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -97,6 +98,16 @@ fn find(db: &Connection, scope: &Scope, id: Uuid) -> Result<Option<Agent>> {
         .query_row(params![scope.workspace, id], read)
         .optional()?;
     row.map(whole).transpose()
+}
+
+/// A conversation's agent decides by what it is answered, whatever the mode.
+pub(super) fn decide_kind(db: &Connection, scope: &Scope, thread: &mut Conversation) -> Result<()> {
+    if let Some(id) = thread.agent_id.as_deref().and_then(|id| Uuid::try_parse(id).ok())
+        && let Some(agent) = find(db, scope, id)?
+    {
+        thread.kind = Kind::run_by(agent.settings.runner);
+    }
+    Ok(())
 }
 
 fn remove(db: &Connection, scope: &Scope, id: Uuid) -> Result<()> {

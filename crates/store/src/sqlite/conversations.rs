@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use super::search::{self, Indexed};
 use super::writer::Durability;
-use super::{SqliteStore, audit, is_taken, runs, workspaces};
+use super::{SqliteStore, agents, audit, is_taken, runs, workspaces};
 use crate::error::{Result, StoreError};
 use crate::list::{self, Dialect, Sql, Value};
 use crate::store::conversations::Conversations;
@@ -141,7 +141,8 @@ pub(super) fn create(
     id: Uuid,
     write: &Write,
 ) -> Result<Conversation> {
-    let made = make(db, scope, new, id, write)?;
+    let mut made = make(db, scope, new, id, write)?;
+    agents::decide_kind(db, scope, &mut made)?;
     insert(db, &made)?;
     Ok(made)
 }
@@ -310,6 +311,9 @@ fn update(
     let (before, pk) = get(db, scope, id)?;
     let mut changed = before.clone();
     changed.apply(scope, patch, if_version, write).map_err(StoreError::Refused)?;
+    if patch.mode.is_some() || patch.agent_id.is_some() {
+        agents::decide_kind(db, scope, &mut changed)?;
+    }
     save(db, pk, &changed)?;
     if changed.title != before.title {
         search::reindex(Indexed::Title, pk, changed.title.as_deref());

@@ -14,7 +14,7 @@ use crate::error::{Result, StoreError};
 use crate::postgres::branches::{self, Head, Spot};
 use crate::postgres::runs::RUNNING;
 use crate::postgres::transaction::Transaction;
-use crate::postgres::{conversations, leases, run_files, runs, usage};
+use crate::postgres::{agents, conversations, leases, run_files, runs, usage};
 use crate::turns::{Begun, Held, NewTurn, QueueStart, first_dispatch, first_of, thread_opening, to_json};
 
 pub(super) async fn begin(tx: &Transaction, scope: &Scope, new: &NewTurn) -> Result<Begun> {
@@ -61,6 +61,7 @@ pub(super) async fn begin(tx: &Transaction, scope: &Scope, new: &NewTurn) -> Res
             let head = branch_for(tx, scope, thread.id, &new.turn, &start, (head, replaced.as_ref())).await?;
             let message = message_of(new, &new.turn);
             let said = say(&mut thread, (message, &files), &new.turn, (head, start.now))?;
+            agents::decide_kind(tx, scope, &mut thread).await?;
             let opening = thread_opening(&thread, new.run, message, start.now)?;
             let lease = Lease { run: new.run, fence: 1 };
             let held = Held { workspace: scope.workspace, lease };

@@ -16,7 +16,7 @@ use crate::error::{Result, StoreError};
 use crate::files::{attachments_json, named_files};
 use crate::postgres::branches::{self, Head, Spot};
 use crate::postgres::transaction::Transaction;
-use crate::postgres::{conversations, leases, messages, run_files, runs, search};
+use crate::postgres::{agents, conversations, leases, messages, run_files, runs, search};
 use crate::turns::{
     Batch, Held, QueueStart, Waiting, note_turn, own_scope, parse_json, thread_opening, user_message,
 };
@@ -60,6 +60,7 @@ pub(super) async fn start_queued(
     let files = all_of(attached(tx, &scope, thread.id, &turn, replaced.as_ref()).await?, false)?;
     let head = branch_for(tx, &scope, thread.id, &turn, start, (head, replaced.as_ref())).await?;
     let said = say(&mut thread, (message, &files), &turn, (head, start.now))?;
+    agents::decide_kind(tx, &scope, &mut thread).await?;
     let (saved, placed) =
         join(conversations::save(tx, &thread), place(tx, &scope, &thread, (&said, &files), head)).await;
     saved.and(placed)?;

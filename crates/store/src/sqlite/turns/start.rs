@@ -10,7 +10,7 @@ use super::append;
 use crate::error::{Result, StoreError};
 use crate::sqlite::leases::NOW_MS;
 use crate::sqlite::search::{self, Indexed};
-use crate::sqlite::{branches, conversations, messages, run_files, runs};
+use crate::sqlite::{agents, branches, conversations, messages, run_files, runs};
 use crate::turns::{
     Batch, Held, QueueStart, Waiting, note_turn, own_scope, parse_json, thread_opening, user_message,
 };
@@ -93,6 +93,7 @@ pub(super) fn place_message(
     };
     let titled = thread.title.is_some();
     note_turn(thread, turn);
+    agents::decide_kind(db, scope, thread)?;
     thread.message_count = head;
     let new = match (&turn.message, message) {
         (Some(said), Some(message)) => {
