@@ -262,10 +262,12 @@ impl Conversation {
     }
 }
 
-/// The first line that is not blank, cut to `max` characters, control characters dropped.
+/// The first line that is not blank, cut to `max` characters. Control characters are dropped, but white space among them
+/// keeps words apart.
 fn first_line(text: &str, max: usize) -> Option<String> {
     let line = text.lines().map(str::trim).find(|line| !line.is_empty())?;
-    let cut: String = line.chars().filter(|c| !c.is_control()).take(max).collect();
+    let spaced = line.chars().map(|c| if c.is_control() && c.is_whitespace() { ' ' } else { c });
+    let cut: String = spaced.filter(|c| !c.is_control()).take(max).collect();
     (!cut.is_empty()).then_some(cut)
 }
 

@@ -209,6 +209,10 @@ async fn titles_and_previews(backend: Backend) -> Option<()> {
     // Later messages change neither.
     world.tell(&json!({ "conversation": told.conversation(), "message": "another" })).await;
     assert_eq!(world.conversation(&told.conversation()).await["title"], shown["title"]);
+    // A tab keeps words apart.
+    let told = world.tell(&json!({ "message": "name\tamount\u{7}\u{3000}sum\r\nAda\t3" })).await;
+    let shown = world.conversation(&told.conversation()).await;
+    assert_eq!((&shown["title"], &shown["preview"]), (&json!("name amount\u{3000}sum"), &shown["title"]));
     Some(())
 }
 
