@@ -14,6 +14,7 @@ use domain::run::{Run, RunStatus};
 use domain::wire::{Renderer, Wire, forward};
 use futures_util::stream;
 use store::StoreError;
+use tokio::sync::watch;
 use turn::{Follower, TurnError};
 use uuid::Uuid;
 
@@ -21,7 +22,7 @@ use crate::extract::{Caller, Named};
 use crate::problem::Problem;
 
 pub const HEARTBEAT: Duration = Duration::from_secs(15);
-/// A stream ends within this of its reader losing the right to read.
+/// A stream ends within this of its reader losing the right to read, where nothing tells of it before.
 const RECHECK: Duration = Duration::from_secs(30);
 
 /// How a run is told to one reader.
@@ -52,6 +53,8 @@ struct Reader {
     caller: Caller,
     named: Named,
     checked: Instant,
+    /// Rights have changed in the workspace.
+    rights: watch::Receiver<()>,
 }
 
 impl Reader {
@@ -63,8 +66,10 @@ impl Reader {
         let heartbeat = self.telling.renderer.wire().heartbeat();
         // Of the reader's silence: events that its wire does not tell do not end it.
         let mut silent_until = tokio::time::Instant::now() + HEARTBEAT;
+        let mut changed = false;
         while !self.telling.over {
-            if self.checked.elapsed() >= RECHECK {
+            if changed || self.checked.elapsed() >= RECHECK {
+                changed = false;
                 // A store that is away for a moment says nothing about what the caller may see.
                 match self.recheck().await {
                     Err(problem) if problem.status != StatusCode::SERVICE_UNAVAILABLE => return None,
@@ -72,7 +77,15 @@ impl Reader {
                 }
                 self.checked = Instant::now();
             }
-            match tokio::time::timeout_at(silent_until, self.follower.next()).await {
+            let told = tokio::select! {
+                biased;
+                Ok(()) = self.rights.changed() => {
+                    changed = true;
+                    continue;
+                }
+                told = tokio::time::timeout_at(silent_until, self.follower.next()) => told,
+            };
+            match told {
                 Err(_) if heartbeat.is_empty() => silent_until += HEARTBEAT,
                 Err(_) => return Some(Bytes::from_static(heartbeat.as_bytes())),
                 Ok(Ok(Some(events))) => {
@@ -187,7 +200,8 @@ pub fn respond_as(follower: Follower, telling: Telling, caller: Caller, named: N
     let wire = telling.renderer.wire();
     let raw = wire == Wire::Ndjson && run.execution.is_some();
     let checked = Instant::now();
-    let reader = Reader { follower, telling, run: run.id, raw, caller, named, checked };
+    let rights = caller.app().turns.rights(run.workspace);
+    let reader = Reader { follower, telling, run: run.id, raw, caller, named, checked, rights };
     let bytes = stream::unfold(reader, |mut reader| async move {
         let next = reader.next().await?;
         Some((Ok::<_, Infallible>(next), reader))

@@ -224,7 +224,7 @@ impl QueueStart {
     }
 }
 
-/// What nodes tell each other about a run. A hint that saves waiting, never the truth: it may be lost.
+/// What nodes tell each other, of a run but for the last. A hint that saves waiting, never the truth: it may be lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum News {
     /// Its log has grown, or it has ended.
@@ -237,6 +237,8 @@ pub enum News {
     Cancelled(Uuid),
     /// Its sandbox has sent files back.
     Results(Uuid),
+    /// In this workspace somebody may see less than before.
+    Rights(Uuid),
 }
 
 /// How long an idempotency key is remembered.

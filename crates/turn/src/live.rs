@@ -212,6 +212,27 @@ pub(crate) struct Live {
     moved: Mutex<HashSet<Uuid>>,
     news: Notify,
     streams: Mutex<HashMap<String, u64>>,
+    pub(crate) rights: Rights,
+}
+
+/// Where rights have changed, by workspace: few enough to be always there, enough that a change in one workspace does not
+/// have the streams of all look again.
+pub(crate) struct Rights([watch::Sender<()>; 64]);
+
+impl Default for Rights {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| watch::Sender::new(())))
+    }
+}
+
+impl Rights {
+    pub(crate) fn of(&self, workspace: Uuid) -> &watch::Sender<()> {
+        &self.0[usize::from(workspace.as_bytes()[15]) % self.0.len()]
+    }
+
+    pub(crate) fn note(&self, workspace: Uuid) {
+        self.of(workspace).send_replace(());
+    }
 }
 
 impl Live {

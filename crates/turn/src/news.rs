@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use store::turns::News;
+use tokio::sync::watch;
 use uuid::Uuid;
 
 use crate::Turns;
@@ -47,6 +48,17 @@ impl Turns {
         });
     }
 
+    /// In this workspace somebody may see less than before: whoever streams there looks again, on every node.
+    pub async fn note_rights(&self, workspace: Uuid) {
+        self.inner.live.rights.note(workspace);
+        self.tell(&[News::Rights(workspace)]).await;
+    }
+
+    /// Changes when rights may have changed in this workspace.
+    pub fn rights(&self, workspace: Uuid) -> watch::Receiver<()> {
+        self.inner.live.rights.of(workspace).subscribe()
+    }
+
     fn hear(&self, news: &News) {
         match *news {
             News::Moved(run) => self.inner.live.wake(run),
@@ -63,6 +75,7 @@ impl Turns {
             News::Results(run) => {
                 self.inner.live.note_results(run);
             }
+            News::Rights(workspace) => self.inner.live.rights.note(workspace),
         }
     }
 

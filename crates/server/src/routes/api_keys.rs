@@ -106,6 +106,7 @@ pub async fn remove(
 ) -> Result<StatusCode, Problem> {
     let scope = caller.admin_scope(named).await?;
     app.store.remove_key(&scope, path_id(&id)?, app.clock.now()).await?;
+    app.turns.note_rights(scope.workspace).await;
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -360,6 +360,9 @@ pub async fn update(
     document.check_workspace(scope.workspace)?;
     let version = if_match.version(stored.version)?;
     let changed = app.store.update_conversation(&scope, id, &document.patch, version, &write).await?;
+    if changed.visibility != stored.visibility {
+        app.turns.note_rights(scope.workspace).await;
+    }
     let messages = all_messages(&app, &scope, &query.view, id).await?;
     Ok(answer_one(&app, &scope, &query.view, StatusCode::OK, &changed, &messages).await?)
 }

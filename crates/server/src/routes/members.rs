@@ -78,6 +78,9 @@ pub async fn add(
         ));
     }
     let (member, added) = app.store.put_member(&scope, &body.user, body.role, app.clock.now()).await?;
+    if !added {
+        app.turns.note_rights(scope.workspace).await;
+    }
     let status = if added { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, axum::Json(shape(member))).into_response())
 }
@@ -97,5 +100,6 @@ pub async fn remove(
         return Err(Problem::not_found());
     }
     app.store.remove_member(&scope, &user, app.clock.now()).await?;
+    app.turns.note_rights(scope.workspace).await;
     Ok(StatusCode::NO_CONTENT)
 }

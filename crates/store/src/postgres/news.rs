@@ -45,6 +45,7 @@ fn payloads(news: &[News]) -> Vec<String> {
             News::Left(run) => ('l', run),
             News::Cancelled(run) => ('c', run),
             News::Results(run) => ('r', run),
+            News::Rights(workspace) => ('w', workspace),
         };
         let word = format!("{kind}{}", run.simple());
         match payloads.last_mut() {
@@ -68,6 +69,7 @@ fn parse(payload: &str) -> impl Iterator<Item = News> {
             b'l' => Some(News::Left(run)),
             b'c' => Some(News::Cancelled(run)),
             b'r' => Some(News::Results(run)),
+            b'w' => Some(News::Rights(run)),
             _ => None,
         }
     })
