@@ -5,12 +5,14 @@ use std::io::IsTerminal as _;
 use std::sync::OnceLock;
 use std::time::Instant;
 
+use anyhow::Context as _;
 use axum::extract::{MatchedPath, Request};
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::middleware::Next;
 use axum::response::Response;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tracing::Instrument;
+use tracing_subscriber::EnvFilter;
 use upstream::trace::{self, Context, Kind, Value};
 
 use crate::config::LogFormat;
@@ -73,9 +75,13 @@ fn request_id(request: &Request) -> HeaderValue {
 }
 
 /// Logs to standard error; `RUST_LOG` chooses what. Called once by the binary.
-pub fn start_logging(format: LogFormat) {
-    let filter = tracing_subscriber::EnvFilter::try_from_default_env()
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn,server=info,store=info,upstream=info"));
+pub fn start_logging(format: LogFormat) -> anyhow::Result<()> {
+    let asked = std::env::var_os("RUST_LOG");
+    let asked = asked.unwrap_or_else(|| "warn,server=info,store=info,upstream=info".into());
+    let filter = asked.to_str().and_then(|text| EnvFilter::try_new(text).ok());
+    let filter = filter.with_context(|| {
+        format!("RUST_LOG is {asked:?}: it must be levels and targets, such as warn,server=debug")
+    })?;
     let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
@@ -87,6 +93,7 @@ pub fn start_logging(format: LogFormat) {
         LogFormat::Json => builder.json().with_current_span(true).with_span_list(false).init(),
         LogFormat::Text => builder.init(),
     }
+    Ok(())
 }
 
 /// Standard error, whose reader may have gone and whose disk may be full: what cannot be written is let go, and whatever

@@ -30,7 +30,7 @@ pub(super) fn command() -> Command {
 }
 
 pub(super) async fn run(config: Config, matches: ArgMatches) -> Result<ExitCode> {
-    observe::start_logging(config.log_format);
+    observe::start_logging(config.log_format)?;
     let parent = matches.get_one::<i32>(CHILD).copied();
     let child = parent.is_some();
     if let Some(parent) = parent {

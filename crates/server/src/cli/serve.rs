@@ -24,7 +24,7 @@ pub(super) fn command() -> Command {
 }
 
 pub(super) async fn run(mut config: Config) -> Result<ExitCode> {
-    observe::start_logging(config.log_format);
+    observe::start_logging(config.log_format)?;
     super::backup::check_not_half_restored(&config)?;
     // For as long as the process lives, after the last request too.
     let tracing = TaskTracker::new();

@@ -164,6 +164,8 @@ async fn whatever_is_set_wrong_stops_the_start_with_one_sentence_that_names_it()
         (&[("THREADKEEP_LISTEN", "[::]:0")], &["THREADKEEP_LISTEN", "loopback"]),
         (&[("THREADKEEP_MAX_BODY_BYTES", "many")], &["THREADKEEP_MAX_BODY_BYTES", "many"]),
         (&[("LOG_FORMAT", "xml")], &["LOG_FORMAT", "xml", "text or json"]),
+        (&[("RUST_LOG", "!!!")], &["RUST_LOG", "!!!"]),
+        (&[("RUST_LOG", "server=loud")], &["RUST_LOG", "server=loud"]),
         (&[("THREADKEEP_SECRET", "hunter2")], &["THREADKEEP_SECRET", "32 bytes"]),
         (&[("THREADKEEP_JWT_SECRET", SECRET)], &["THREADKEEP_SECRET must be set"]),
         (&[("THREADKEEP_JWKS_URL", "https://id.example.org/keys")], &["THREADKEEP_SECRET must be set"]),
