@@ -3,10 +3,10 @@
 
 use serde_json::value::RawValue;
 
-use super::Refusal;
 use super::fields::{Fields, unquoted, uuid};
 use super::part::read_attachment;
-use super::thread::{Node, Thread};
+use super::thread::{Asset, Node, Thread};
+use super::{Refusal, derived_id};
 use crate::conversation::{Kind, Mode, Source as Surface, Visibility};
 use crate::message::{Block, MessageRole};
 
@@ -106,9 +106,20 @@ fn read_message(message: &RawValue, parent: Option<usize>) -> Result<Node, Refus
         }
     }
     let attachments = of.elements(&["fileAttachments", "attachments", "file_attachments"]);
-    node.assets.extend(attachments.into_iter().filter_map(read_attachment));
+    node.assets.extend(attachments.into_iter().filter_map(read_attachment).map(with_chip));
     node.metadata = metadata.map(|metadata| metadata.get().to_owned());
     Ok(node)
+}
+
+/// An attachment in a bucket stays one when its bytes did not come along: known by the UUID that its path ends with, or by
+/// the path.
+fn with_chip(mut asset: Asset) -> Asset {
+    let path = asset.names.iter().find(|name| name.contains('/'));
+    asset.chip = path.map(|path| {
+        let last = path.rsplit('/').next().unwrap_or_default();
+        uuid(last.split('.').next().unwrap_or_default()).unwrap_or_else(|| derived_id(&["attachment", path]))
+    });
+    asset
 }
 
 /// The calls that a message's metadata tells of, with their results, before its text.

@@ -80,6 +80,8 @@ impl Node {
 pub struct Asset {
     /// Its id where the source is one of ours.
     pub id: Option<Uuid>,
+    /// What stands for it in the message where its bytes are nowhere.
+    pub chip: Option<Uuid>,
     pub name: String,
     pub mime_type: Option<String>,
     pub size: Option<u64>,

@@ -74,7 +74,7 @@ impl<'a> Maker<'a> {
         })
     }
 
-    /// How the message names the file; none when there are no bytes and the source's is no id of ours.
+    /// How the message names the file; none when there are no bytes and nothing that stands for them.
     fn asset(
         &mut self,
         asset: &Asset,
@@ -86,7 +86,7 @@ impl<'a> Maker<'a> {
         let Some(digest) = asset.found else {
             // Ours: the chip stays, as in a bag whose file was deleted.
             return Some(Attachment {
-                file_id: asset.id?,
+                file_id: asset.id.or(asset.chip)?,
                 name: safe_name(&asset.name),
                 mime_type: asset.mime_type.clone().unwrap_or_else(|| "application/octet-stream".into()),
                 size: asset.size.unwrap_or(0),
