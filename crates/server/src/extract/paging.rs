@@ -141,7 +141,7 @@ impl Find {
 
 impl Paging {
     /// The parameters of a list, and the one other that it may have.
-    fn read(query: &str, other: Option<&str>) -> Result<(Self, Option<String>), Problem> {
+    pub fn read(query: &str, other: Option<&str>) -> Result<(Self, Option<String>), Problem> {
         let mut paging = Self { limit: DEFAULT, after: None };
         let (mut seen, mut given) = (Vec::new(), None);
         for (name, value) in pairs(query)? {

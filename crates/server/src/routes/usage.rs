@@ -7,8 +7,8 @@ use domain::tokens::{DayUsage, day_ends, days_before};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::extract::paging::pairs;
-use crate::extract::{Caller, Named};
+use crate::extract::paging::{List, pairs};
+use crate::extract::{Caller, Named, Paging};
 use crate::problem::Problem;
 use crate::state::AppState;
 
@@ -48,7 +48,7 @@ pub struct UsageReport {
     /// Newest first.
     data: Vec<DayView>,
     today: TodayView,
-    /// Always null: all days come at once.
+    /// The `after` of the page that follows; null on the last, and without `limit`.
     next: Option<String>,
 }
 
@@ -60,6 +60,7 @@ fn shape(DayUsage { day, usage, runs }: DayUsage) -> DayView {
 /// What the workspace used, day by day, and what is left of today's limits.
 #[utoipa::path(get, path = "/v1/usage", operation_id = "get_usage", tag = "models",
     params(("days" = Option<u32>, Query, description = "How many days, today included: 1 to 366; 30 when left out"),
+        ("limit" = Option<u32>, Query, description = "1 to 100; all days come at once when left out"), ("after" = Option<String>, Query),
         ("workspace" = Option<Uuid>, Query)),
     responses((status = 200, body = UsageReport), (status = 400)))]
 pub async fn show(
@@ -68,10 +69,11 @@ pub async fn show(
     named: Named,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
-    let days = days(query.as_deref().unwrap_or(""))?;
+    let (days, paging) = asked(query.as_deref().unwrap_or(""))?;
     let scope = caller.scope(named).await?;
     let (now, limits) = (app.clock.now(), app.limits.tokens());
-    let data = app.store.list_usage(&scope, &days_before(now, days - 1)).await?;
+    let rows = app.store.list_usage(&scope, &days_before(now, days - 1)).await?;
+    let List { data, next } = paging.cut(rows, |row| row.day.clone(), shape)?;
     let used = app.store.get_tokens_used(&scope, now).await?;
     let resets_at = rfc3339(day_ends(now));
     let of = |used, limit: u64| UsedView {
@@ -81,28 +83,18 @@ pub async fn show(
     };
     let today =
         TodayView { user: of(used.user, limits.user), workspace: of(used.workspace, limits.workspace) };
-    let view = UsageReport { data: data.into_iter().map(shape).collect(), today, next: None };
+    let view = UsageReport { data, today, next };
     app.tell_tokens(&scope, Ok(axum::Json(view).into_response())).await
 }
 
-fn days(query: &str) -> Result<i64, Problem> {
-    let mut days = None;
-    for (name, value) in pairs(query)? {
-        match name.as_str() {
-            "workspace" => {}
-            "days" if days.is_some() => {
-                return Err(Problem::invalid_parameter("days", "days is given twice."));
-            }
-            "days" => {
-                let bad = || {
-                    let detail = format!("days must be a number from 1 to {MOST_DAYS}.");
-                    Problem::invalid_parameter("days", detail)
-                };
-                let number = value.parse().ok().filter(|days| (1..=MOST_DAYS).contains(days));
-                days = Some(number.ok_or_else(bad)?);
-            }
-            _ => return Err(Problem::unknown_parameter(&name)),
-        }
+/// How many days, and which page of them.
+fn asked(query: &str) -> Result<(i64, Paging), Problem> {
+    let (mut paging, days) = Paging::read(query, Some("days"))?;
+    if !pairs(query)?.iter().any(|(name, _)| name == "limit") {
+        paging.limit = MOST_DAYS as usize;
     }
-    Ok(days.unwrap_or(DAYS))
+    let Some(days) = days else { return Ok((DAYS, paging)) };
+    let bad = || Problem::invalid_parameter("days", format!("days must be a number from 1 to {MOST_DAYS}."));
+    let days = days.parse().ok().filter(|days| (1..=MOST_DAYS).contains(days)).ok_or_else(bad)?;
+    Ok((days, paging))
 }

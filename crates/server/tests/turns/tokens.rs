@@ -68,6 +68,12 @@ async fn what_is_used_is_shown_day_by_day(backend: Backend) -> Option<()> {
     assert_eq!(told["today"]["user"]["used"], total);
     assert_eq!(usage(&world).await["today"]["user"]["used"], before);
     assert_eq!(told["data"][0]["runs"], 2, "a call is no run");
+    // In pages, like every list.
+    let page = world.get("/v1/usage?limit=1").await.body;
+    assert_eq!((&page["data"], &page["next"]), (&told["data"], &Value::Null));
+    let day = told["data"][0]["day"].as_str().unwrap();
+    let rest = world.get(&format!("/v1/usage?limit=1&after={day}")).await.body;
+    assert_eq!((&rest["data"], &rest["next"]), (&json!([]), &Value::Null));
     Some(())
 }
 
@@ -145,7 +151,10 @@ async fn a_bad_number_of_days_is_told(backend: Backend) -> Option<()> {
         ("days=367", "invalid_parameter"),
         ("days=x", "invalid_parameter"),
         ("days=1&days=1", "invalid_parameter"),
-        ("limit=1", "unknown_parameter"),
+        ("limit=0", "invalid_parameter"),
+        ("limit=101", "invalid_parameter"),
+        ("after=2026-11-15", "invalid_parameter"),
+        ("page=1", "unknown_parameter"),
     ] {
         refused(&world.get(&format!("/v1/usage?{query}")).await, 400, code);
     }
