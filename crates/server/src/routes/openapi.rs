@@ -52,6 +52,8 @@ pub fn guard(api: &mut OpenApi) {
         let named =
             |parameter: &RefOr<Parameter>| matches!(parameter, RefOr::T(it) if it.name == "workspace");
         if parameters.iter().any(named) {
+            // One that the caller is not in does not exist.
+            operation.responses.responses.entry("404".to_owned()).or_insert_with(blank);
             parameters.push(RefOr::T(text_header(
                 "Threadkeep-Workspace",
                 "The workspace's id, for callers in several",
@@ -78,6 +80,11 @@ pub fn describe_failures(api: &mut OpenApi) {
                 if status.as_u16() >= 400 {
                     let content = Content::new(Some(Ref::from_schema_name(schema)));
                     response.content.entry(kind.to_owned()).or_insert(RefOr::T(content));
+                    if path.starts_with("/v1/ai/") {
+                        let text = ObjectBuilder::new().schema_type(Type::String).build();
+                        let content = Content::new(Some(text));
+                        response.content.entry("text/plain".to_owned()).or_insert(RefOr::T(content));
+                    }
                 }
             }
         }
