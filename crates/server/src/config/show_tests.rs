@@ -43,6 +43,17 @@ fn secrets_are_never_shown() {
 }
 
 #[test]
+fn of_a_key_sets_address_the_query_is_not_shown() {
+    let url = format!("https://h/keys?token={HIDDEN}");
+    let env = [("THREADKEEP_JWKS_URL", url.as_str()), ("THREADKEEP_SECRET", HIDDEN)];
+    let env = env.map(|(name, value)| (OsString::from(name), OsString::from(value)));
+    let config = load(&ArgMatches::default(), env.into_iter()).expect("good");
+    assert_eq!(config.auth.jwks_url, Some(url));
+    assert!(config.to_toml().contains("jwks_url = \"https://h/keys?****\"  # from env\n"));
+    assert_eq!(config.to_json()["jwks_url"]["value"], "https://h/keys?****");
+}
+
+#[test]
 fn secrets_are_in_no_error() {
     for setting in all().filter(|setting| setting.is_secret()) {
         // Each is bad for every secret: a control character, or no database at all.

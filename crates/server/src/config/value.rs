@@ -42,9 +42,12 @@ impl Setting {
     /// mutably only because that is how places are named; it changes nothing.
     pub(super) fn shown(&self, config: &mut Config) -> Option<toml::Value> {
         let text = match &self.kind {
-            Kind::Text(place) | Kind::Model(place) | Kind::Url(place) | Kind::BaseUrl(place) => {
-                place(config).clone()?
-            }
+            Kind::Text(place) | Kind::Model(place) | Kind::BaseUrl(place) => place(config).clone()?,
+            // A key may stand behind the `?`.
+            Kind::Url(place) => match place(config).as_ref()?.split_once('?') {
+                Some((path, _)) => format!("{path}?{MASK}"),
+                None => place(config).clone()?,
+            },
             Kind::Path(place) => place(config).display().to_string(),
             Kind::Address(place) => place(config).to_string(),
             Kind::Database(place) => match place(config) {

@@ -22,7 +22,7 @@ fn good_texts_are_taken() {
         ("listen", "[::1]:0", "[::1]:0"),
         ("public_url", "https://chat.example.org/", "https://chat.example.org"),
         ("public_url", "http://[::1]:8080/base/", "http://[::1]:8080/base"),
-        ("jwks_url", "https://id.example.org/keys?p=one", "https://id.example.org/keys?p=one"),
+        ("jwks_url", "https://id.example.org/keys?p=one", "https://id.example.org/keys?****"),
         ("database_url", "sqlite:a/b.db", "sqlite:a/b.db"),
         ("database_url", "sqlite://b.db", "sqlite:b.db"),
         ("database_url", "sqlite:///srv/b.db", "sqlite:/srv/b.db"),
