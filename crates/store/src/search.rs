@@ -7,8 +7,13 @@ use domain::conversation::{Conversation, ConversationSearch, Position, Sort};
 use domain::search::{Hit, MatchKind, matches};
 use uuid::Uuid;
 
-/// How many matching titles, and how many matching messages (the newest), take part in a search.
+/// How many conversations, the newest, take part in a search by their titles, and how many by their messages.
 pub(crate) const CANDIDATES: usize = 1000;
+/// How many matching messages, the newest, are looked at in a round. A long thread may have them all: while they are of few
+/// conversations there is another round, for the others.
+pub(crate) const MESSAGES: usize = 2500;
+pub(crate) const ROUNDS: usize = 4;
+const FEW: usize = 250;
 
 /// How many matching messages of a conversation are shown.
 const SHOWN: usize = 3;
@@ -19,13 +24,16 @@ pub(crate) struct Ranked {
     pub(crate) messages: Vec<Uuid>,
 }
 
-/// Matching messages, newest first, gathered by their conversation.
-pub(crate) fn by_conversation(messages: Vec<(Uuid, Uuid)>) -> HashMap<Uuid, Vec<Uuid>> {
-    let mut grouped: HashMap<Uuid, Vec<Uuid>> = HashMap::new();
-    for (conversation, message) in messages {
-        grouped.entry(conversation).or_default().push(message);
+/// Adds a round of matching messages, newest first and of other conversations than those before. Answers whether there is
+/// to be another round.
+pub(crate) fn gather<M>(gathered: &mut HashMap<Uuid, Vec<M>>, round: Vec<(Uuid, M)>) -> bool {
+    let more = round.len() == MESSAGES;
+    for (conversation, message) in round {
+        if gathered.len() < CANDIDATES || gathered.contains_key(&conversation) {
+            gathered.entry(conversation).or_default().push(message);
+        }
     }
-    grouped
+    more && gathered.len() < FEW
 }
 
 /// One page of the candidates in order, and whether there is more after it.

@@ -118,7 +118,7 @@ async fn search(tx: &Transaction, scope: &Scope, search: &TextSearch) -> Result<
     let matching = format!("{matching} WHERE {own}");
     let walk = format!("{matching} ORDER BY s.page_id DESC");
     let words = search.query.tsquery();
-    let rows = newest(tx, &matching, &walk, vec![&scope.workspace, &words]).await?;
+    let rows = newest(tx, &matching, &walk, vec![&scope.workspace, &words], CANDIDATES).await?;
     let read_candidate = |row: &Row| {
         Ok(Candidate {
             table: Uuid::nil(),

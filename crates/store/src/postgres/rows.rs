@@ -274,7 +274,7 @@ async fn search(
     );
     let walk = format!("{matching} ORDER BY s.row_id DESC");
     let words = search.query.tsquery();
-    let rows = newest(tx, &matching, &walk, vec![&scope.workspace, &words, &table]).await?;
+    let rows = newest(tx, &matching, &walk, vec![&scope.workspace, &words, &table], CANDIDATES).await?;
     let read_candidate = |row: &Row| {
         Ok(Candidate {
             table: row.try_get(0)?,

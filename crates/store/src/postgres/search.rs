@@ -18,7 +18,7 @@ use super::conversations;
 use super::transaction::{Params, Transaction, params, workspace_word};
 use crate::error::Result;
 use crate::list::{self, Dialect, Sql};
-use crate::search::{self, CANDIDATES, Ranked};
+use crate::search::{self, CANDIDATES, MESSAGES, ROUNDS, Ranked};
 
 /// The words of a text as a tsvector, with the word that all documents of the workspace have.
 fn words(scope: &Scope, text: &str) -> String {
@@ -114,7 +114,7 @@ pub(super) async fn search(
     scope: &Scope,
     search: &ConversationSearch,
 ) -> Result<Page<Found>> {
-    let matching = search::by_conversation(matching_messages(tx, scope, search).await?);
+    let matching = matching_messages(tx, scope, search).await?;
     let mut found = matching_titles(tx, scope, search).await?;
     let known: HashSet<Uuid> = found.iter().map(|conversation| conversation.id).collect();
     let missing: Vec<Uuid> = matching.keys().filter(|id| !known.contains(id)).copied().collect();
@@ -147,26 +147,27 @@ fn conditions(dialect: Dialect, scope: &Scope, search: &ConversationSearch) -> (
 
 /// Two ways to the newest candidates, of which PostgreSQL cannot choose, because it may not know under
 /// row level security how rare a word is: all that match, by the index of words, when they are few;
-/// otherwise back in time until enough have matched.
+/// otherwise back in time until enough have matched. Up to twice as many are fetched and sorted sooner than
+/// found by walking.
 pub(super) async fn newest(
     tx: &Transaction,
     matching: &str,
     walk: &str,
     params: Params<'_>,
+    enough: usize,
 ) -> Result<Vec<Row>> {
-    let rows = tx.rows(&format!("{matching} LIMIT {}", FEW + 1), &params).await?;
-    if rows.len() <= FEW {
+    let few = 2 * enough;
+    let rows = tx.rows(&format!("{matching} LIMIT {}", few + 1), &params).await?;
+    if rows.len() <= few {
         return Ok(rows);
     }
     let switch = "SELECT set_config(name, $2, true) FROM unnest($1::text[]) AS name";
     tx.rows(switch, &[&OTHER_PLANS, &"off"]).await?;
-    let rows = tx.rows(&format!("{walk} LIMIT {CANDIDATES}"), &params).await?;
+    let rows = tx.rows(&format!("{walk} LIMIT {enough}"), &params).await?;
     tx.rows(switch, &[&OTHER_PLANS, &"on"]).await?;
     Ok(rows)
 }
 
-/// So few matches are fetched and sorted sooner than found by walking.
-const FEW: usize = 2 * CANDIDATES;
 /// What would keep PostgreSQL from walking.
 const OTHER_PLANS: &[&str] = &["enable_bitmapscan", "enable_seqscan", "enable_sort"];
 
@@ -188,36 +189,50 @@ async fn matching_titles(
          CROSS JOIN LATERAL (SELECT FROM title_search s WHERE {same} OFFSET 0) s \
          WHERE {conditions} ORDER BY c.updated_at DESC, c.id DESC"
     );
-    let rows = newest(tx, &matching, &walk, params(&sql)).await?;
+    let rows = newest(tx, &matching, &walk, params(&sql), CANDIDATES).await?;
     let mut found: Vec<Conversation> = rows.iter().map(conversations::read).collect::<Result<_>>()?;
     found.sort_by_key(|found| std::cmp::Reverse((found.updated_at, found.id)));
     found.truncate(CANDIDATES);
     Ok(found)
 }
 
-/// Matching messages as (conversation, message): the newest by time, each thread's last ones first.
+/// Matching messages by their conversation: the newest by time, each thread's last ones first.
 async fn matching_messages(
     tx: &Transaction,
     scope: &Scope,
     search: &ConversationSearch,
-) -> Result<Vec<(Uuid, Uuid)>> {
+) -> Result<HashMap<Uuid, Vec<Uuid>>> {
     let (mut sql, conditions) = conditions(tx.dialect, scope, search);
+    let inside = sql.inside(scope, "s.workspace_id");
+    let others = format!("s.conversation_id <> ALL(${})", sql.values.len() + 1);
     let matching = format!(
         "SELECT s.created_at, s.message_id, s.seq, s.conversation_id FROM message_search s \
          CROSS JOIN LATERAL (SELECT FROM chat_conversations c WHERE c.workspace_id = s.workspace_id \
-         AND c.id = s.conversation_id AND {conditions} OFFSET 0) c"
+         AND c.id = s.conversation_id AND {conditions} OFFSET 0) c WHERE {others}"
     );
-    let inside = sql.inside(scope, "s.workspace_id");
-    let walk = format!("{matching} WHERE {inside} ORDER BY s.created_at DESC, s.message_id DESC");
-    let rows = newest(tx, &matching, &walk, params(&sql)).await?;
-    let mut found: Vec<(Timestamp, Uuid, i64, Uuid)> = rows
-        .iter()
-        .map(|row| Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?, row.try_get(3)?)))
-        .collect::<Result<_>>()?;
-    found.sort_unstable_by(|a, b| b.cmp(a));
-    found.truncate(CANDIDATES);
-    found.sort_by_key(|(_, _, seq, _)| std::cmp::Reverse(*seq));
-    Ok(found.into_iter().map(|(_, message, _, conversation)| (conversation, message)).collect())
+    let walk = format!("{matching} AND {inside} ORDER BY s.created_at DESC, s.message_id DESC");
+    let mut gathered: HashMap<Uuid, Vec<(i64, Uuid)>> = HashMap::new();
+    for _ in 0..ROUNDS {
+        let before: Vec<Uuid> = gathered.keys().copied().collect();
+        let mut params = params(&sql);
+        params.push(&before);
+        let rows = newest(tx, &matching, &walk, params, MESSAGES).await?;
+        let mut found: Vec<(Timestamp, Uuid, i64, Uuid)> = rows
+            .iter()
+            .map(|row| Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?, row.try_get(3)?)))
+            .collect::<Result<_>>()?;
+        found.sort_unstable_by(|a, b| b.cmp(a));
+        found.truncate(MESSAGES);
+        let round = found.into_iter().map(|(_, message, seq, conversation)| (conversation, (seq, message)));
+        if !search::gather(&mut gathered, round.collect()) {
+            break;
+        }
+    }
+    let last_first = |(conversation, mut messages): (Uuid, Vec<(i64, Uuid)>)| {
+        messages.sort_unstable_by(|a, b| b.cmp(a));
+        (conversation, messages.into_iter().map(|(_, message)| message).collect())
+    };
+    Ok(gathered.into_iter().map(last_first).collect())
 }
 
 async fn by_ids(

@@ -1,7 +1,7 @@
 //! The word index: kept with the rows it describes, in the same transaction.
 
 use std::cell::RefCell;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use domain::conversation::{ConversationSearch, Found, Page};
 use domain::scope::Scope;
@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::{conversations, messages};
 use crate::error::Result;
 use crate::list::{self, Dialect, Sql, Value};
-use crate::search::{self, CANDIDATES};
+use crate::search::{self, CANDIDATES, MESSAGES, ROUNDS};
 
 /// What of a row can be found by its words.
 #[derive(Clone, Copy)]
@@ -83,7 +83,7 @@ pub(super) fn forget_pending(since: usize) {
 }
 
 pub(super) fn search(db: &Connection, scope: &Scope, search: &ConversationSearch) -> Result<Page<Found>> {
-    let matching = search::by_conversation(matching_messages(db, scope, search)?);
+    let matching = matching_messages(db, scope, search)?;
     let mut found = matching_titles(db, scope, search)?;
     let known: HashSet<Uuid> = found.iter().map(|conversation| conversation.id).collect();
     for id in matching.keys().filter(|id| !known.contains(id)) {
@@ -133,20 +133,31 @@ fn matching_titles(
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
-/// Matching messages as (conversation, message), newest first.
+/// Matching messages by their conversation, newest first.
 fn matching_messages(
     db: &Connection,
     scope: &Scope,
     search: &ConversationSearch,
-) -> Result<Vec<(Uuid, Uuid)>> {
+) -> Result<HashMap<Uuid, Vec<Uuid>>> {
     let (mut sql, conditions) = conditions(scope, search);
     let words = sql.bind(Value::Text(search.query.fts5()));
     let text = format!(
         "SELECT m.conversation_id, m.id FROM message_search s JOIN messages m ON m.pk = s.rowid \
          JOIN chat_conversations c ON c.workspace_id = m.workspace_id AND c.id = m.conversation_id \
-         WHERE message_search MATCH {words} AND {conditions} ORDER BY s.rowid DESC LIMIT {CANDIDATES}"
+         WHERE message_search MATCH {words} AND {conditions} ORDER BY s.rowid DESC"
     );
     let mut statement = db.prepare_cached(&text)?;
-    let rows = statement.query_map(params_from_iter(&sql.values), |row| Ok((row.get(0)?, row.get(1)?)))?;
-    Ok(rows.collect::<rusqlite::Result<_>>()?)
+    let mut rows =
+        statement.query_map(params_from_iter(&sql.values), |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let mut gathered = HashMap::new();
+    for _ in 0..ROUNDS {
+        let others = |row: &rusqlite::Result<(Uuid, Uuid)>| {
+            !row.as_ref().is_ok_and(|(conversation, _)| gathered.contains_key(conversation))
+        };
+        let round = rows.by_ref().filter(others).take(MESSAGES).collect::<rusqlite::Result<_>>()?;
+        if !search::gather(&mut gathered, round) {
+            break;
+        }
+    }
+    Ok(gathered)
 }

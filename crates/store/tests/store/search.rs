@@ -3,7 +3,7 @@
 use domain::conversation::{
     ConversationFilter, ConversationSearch, Found, NewConversation, Page, Sort, SortKey, Source, Visibility,
 };
-use domain::message::{Message, MessageRole, Window};
+use domain::message::{Message, MessageRole, NewMessage, Window};
 use domain::scope::Scope;
 use domain::search::Query;
 
@@ -19,6 +19,7 @@ on_both!(
     the_index_follows_what_is_taken_out_of_a_message,
     filters_sorts_and_pages_hold_in_a_search,
     hostile_queries_are_only_words,
+    a_long_thread_hides_no_other_conversation,
 );
 
 fn ask(text: &str) -> ConversationSearch {
@@ -246,6 +247,22 @@ async fn hostile_queries_are_only_words(store: TestStore) {
     assert_eq!(titles(&store, &ann, "not and").await.len(), 1);
 }
 
+async fn a_long_thread_hides_no_other_conversation(store: TestStore) {
+    let ann = store.workspace("ann").await;
+    let old = store.create(&ann, "old").await;
+    store.say(&ann, old.id, MessageRole::User, "omega here").await;
+    let long = store.create(&ann, "long").await;
+    let now = store.write().now;
+    let said = |n| NewMessage::text(store.new_id(), MessageRole::User, format!("omega {n}"), now);
+    let messages: Vec<NewMessage> = (0..2600).map(said).collect();
+    store.append_messages(&ann, long.id, &messages, now).await.unwrap();
+    let page = found(&store, &ann, &ask("omega")).await;
+    let shown = |hit: &Found| hit.highlights.iter().map(|shown| shown.text.clone()).collect::<Vec<_>>();
+    assert_eq!(page.items.iter().map(|hit| hit.conversation.id).collect::<Vec<_>>(), [long.id, old.id]);
+    assert_eq!(shown(&page.items[0]), ["omega 2599", "omega 2598", "omega 2597"]);
+    assert_eq!(shown(&page.items[1]), ["omega here"]);
+}
+
 /// PostgreSQL answers words that are everywhere by another way than rare ones.
 #[tokio::test]
 async fn words_that_are_everywhere_are_found_newest_first() {
@@ -260,7 +277,7 @@ async fn words_that_are_everywhere_are_found_newest_first() {
                     created_at, updated_at, version) \
                     SELECT $1, gen_random_uuid(), 'acme', CASE WHEN n % 2 = 0 THEN 'bob' ELSE 'cat' END, \
                     'word ' || n, 'model_chat', 'private', now(), now() + n * interval '1 second', 1 \
-                    FROM generate_series(1, 5000) n";
+                    FROM generate_series(1, 11000) n";
         root.execute(text, &[&scope.workspace]).await.unwrap();
         let text = "INSERT INTO title_search SELECT workspace_id, id, ($2 || ' word:1')::tsvector \
                     FROM chat_conversations WHERE workspace_id = $1";
@@ -268,8 +285,13 @@ async fn words_that_are_everywhere_are_found_newest_first() {
         let text = "INSERT INTO message_search SELECT workspace_id, id, id, 1, updated_at, \
                     ($2 || ' everywhere:1')::tsvector FROM chat_conversations WHERE workspace_id = $1";
         root.execute(text, &[&scope.workspace, &word]).await.unwrap();
+        // The newest is a long thread.
+        let text = "INSERT INTO message_search SELECT workspace_id, id, gen_random_uuid(), n, updated_at, \
+                    ($2 || ' everywhere:1')::tsvector FROM chat_conversations, generate_series(2, 6000) n \
+                    WHERE workspace_id = $1 AND title = 'word 11000'";
+        root.execute(text, &[&scope.workspace, &word]).await.unwrap();
     }
-    for (scope, numbers) in [(member(&ann, "bob"), [5000, 4998]), (ann.clone(), [5000, 4999])] {
+    for (scope, numbers) in [(member(&ann, "bob"), [11000, 10998]), (ann.clone(), [11000, 10999])] {
         for text in ["word", "everywhere"] {
             let named = titles(&store, &scope, text).await;
             assert_eq!((named.len(), &named[..2]), (50, &numbers.map(|n| format!("word {n}"))[..]), "{text}");
