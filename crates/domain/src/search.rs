@@ -76,16 +76,34 @@ impl Query {
 
     /// For `MATCH` on an FTS5 table with `tokenize = 'ascii'` that holds `index_text`.
     pub fn fts5(&self) -> String {
-        let phrase = |words: &Vec<String>| format!("\"{}\" *", words.join(" ").replace('"', "\"\""));
+        self.fts5_ending(" *")
+    }
+
+    /// As `fts5`, for texts that have the phrases with whole words.
+    pub fn fts5_whole(&self) -> String {
+        self.fts5_ending("")
+    }
+
+    fn fts5_ending(&self, end: &str) -> String {
+        let phrase = |words: &Vec<String>| format!("\"{}\"{end}", words.join(" ").replace('"', "\"\""));
         let between = if self.any { " OR " } else { " AND " };
         self.phrases.iter().map(phrase).collect::<Vec<_>>().join(between)
     }
 
     /// For `@@ $1::tsquery` on a column that holds `index_tsvector`.
     pub fn tsquery(&self) -> String {
+        self.tsquery_ending(":*")
+    }
+
+    /// As `tsquery`, for texts that have the phrases with whole words.
+    pub fn tsquery_whole(&self) -> String {
+        self.tsquery_ending("")
+    }
+
+    fn tsquery_ending(&self, end: &str) -> String {
         let phrase = |words: &Vec<String>| {
             let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
-            format!("({}:*)", words.join(" <-> "))
+            format!("({}{end})", words.join(" <-> "))
         };
         let between = if self.any { " | " } else { " & " };
         self.phrases.iter().map(phrase).collect::<Vec<_>>().join(between)

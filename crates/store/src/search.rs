@@ -7,7 +7,8 @@ use domain::conversation::{Conversation, ConversationSearch, Position, Sort};
 use domain::search::{Hit, MatchKind, matches};
 use uuid::Uuid;
 
-/// How many conversations, the newest, take part in a search by their titles, and how many by their messages.
+/// How many conversations, the newest, take part in a search by their titles, and how many by their messages. By whole
+/// words of their titles as many more, where longer words that begin like these would keep them out.
 pub(crate) const CANDIDATES: usize = 1000;
 /// How many matching messages, the newest, are looked at in a round. A long thread may have them all: while they are of few
 /// conversations there is another round, for the others.

@@ -87,6 +87,8 @@ fn queries_become_phrases() {
     ] {
         assert_eq!(query(text).fts5(), fts5);
         assert_eq!(query(text).tsquery(), tsquery);
+        assert_eq!(query(text).fts5_whole(), fts5.replace(" *", ""));
+        assert_eq!(query(text).tsquery_whole(), tsquery.replace(":*", ""));
     }
     for empty in ["", "  ", "*", "\"", "'--", "🙂", "\u{301}"] {
         assert_eq!(Query::parse(empty), None, "{empty:?}");

@@ -15,7 +15,7 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::conversations;
-use super::transaction::{Params, Transaction, params, workspace_word};
+use super::transaction::{Params, Settings, Transaction, params, workspace_word};
 use crate::error::Result;
 use crate::list::{self, Dialect, Sql};
 use crate::search::{self, CANDIDATES, MESSAGES, ROUNDS, Ranked};
@@ -116,7 +116,12 @@ pub(super) async fn search(
 ) -> Result<Page<Found>> {
     let matching = matching_messages(tx, scope, search).await?;
     let mut found = matching_titles(tx, scope, search).await?;
-    let known: HashSet<Uuid> = found.iter().map(|conversation| conversation.id).collect();
+    let mut known: HashSet<Uuid> = found.iter().map(|conversation| conversation.id).collect();
+    if found.len() == CANDIDATES {
+        tx.narrow_to(&Settings::of(scope).matching(&search.query.tsquery_whole())).await?;
+        let whole = matching_titles(tx, scope, search).await?;
+        found.extend(whole.into_iter().filter(|conversation| known.insert(conversation.id)));
+    }
     let missing: Vec<Uuid> = matching.keys().filter(|id| !known.contains(id)).copied().collect();
     found.extend(by_ids(tx, scope, search, &missing).await?);
     let (page, has_after) = search::page(found, matching, search);

@@ -404,6 +404,12 @@ impl Transaction {
         self.rows(text, &[&on_off(all)]).await.map(|_| ())
     }
 
+    /// The word index shows what matches these settings from here on.
+    pub(super) async fn narrow_to(&self, settings: &Settings) -> Result<()> {
+        let text = "SELECT set_config('threadkeep.words', $1, true)";
+        self.rows(text, &[&settings.words]).await.map(|_| ())
+    }
+
     pub(super) fn inside(&self, column: &str) -> String {
         inside(self.dialect, column)
     }

@@ -84,8 +84,12 @@ pub(super) fn forget_pending(since: usize) {
 
 pub(super) fn search(db: &Connection, scope: &Scope, search: &ConversationSearch) -> Result<Page<Found>> {
     let matching = matching_messages(db, scope, search)?;
-    let mut found = matching_titles(db, scope, search)?;
-    let known: HashSet<Uuid> = found.iter().map(|conversation| conversation.id).collect();
+    let mut found = matching_titles(db, scope, search, search.query.fts5())?;
+    let mut known: HashSet<Uuid> = found.iter().map(|conversation| conversation.id).collect();
+    if found.len() == CANDIDATES {
+        let whole = matching_titles(db, scope, search, search.query.fts5_whole())?;
+        found.extend(whole.into_iter().filter(|conversation| known.insert(conversation.id)));
+    }
     for id in matching.keys().filter(|id| !known.contains(id)) {
         let row = conversations::find(db, scope, *id, search.filter.deleted, search.with_context)?;
         found.extend(row.map(|(conversation, _)| conversation));
@@ -120,9 +124,10 @@ fn matching_titles(
     db: &Connection,
     scope: &Scope,
     search: &ConversationSearch,
+    words: String,
 ) -> Result<Vec<domain::conversation::Conversation>> {
     let (mut sql, conditions) = conditions(scope, search);
-    let words = sql.bind(Value::Text(search.query.fts5()));
+    let words = sql.bind(Value::Text(words));
     let columns = list::columns(search.with_context);
     let text = format!(
         "SELECT {columns} FROM title_search s JOIN chat_conversations c ON c.pk = s.rowid \

@@ -20,6 +20,7 @@ on_both!(
     filters_sorts_and_pages_hold_in_a_search,
     hostile_queries_are_only_words,
     a_long_thread_hides_no_other_conversation,
+    whole_words_in_titles_are_found_behind_any_number_of_beginnings,
 );
 
 fn ask(text: &str) -> ConversationSearch {
@@ -261,6 +262,19 @@ async fn a_long_thread_hides_no_other_conversation(store: TestStore) {
     assert_eq!(page.items.iter().map(|hit| hit.conversation.id).collect::<Vec<_>>(), [long.id, old.id]);
     assert_eq!(shown(&page.items[0]), ["omega 2599", "omega 2598", "omega 2597"]);
     assert_eq!(shown(&page.items[1]), ["omega here"]);
+}
+
+async fn whole_words_in_titles_are_found_behind_any_number_of_beginnings(store: TestStore) {
+    let ann = store.workspace("ann").await;
+    store.create(&ann, "alpha").await;
+    for n in 0..1100 {
+        store.create(&ann, &format!("alphabet {n}")).await;
+    }
+    let page = found(&store, &ann, &ConversationSearch { limit: 2, ..ask("alpha") }).await;
+    let named: Vec<_> = page.items.iter().map(|hit| hit.conversation.title.clone().unwrap()).collect();
+    assert_eq!((named, page.has_after), (vec!["alpha".into(), "alphabet 1099".into()], true));
+    let last = found(&store, &ann, &ConversationSearch { offset: 1000, ..ask("alpha") }).await;
+    assert_eq!((last.items.len(), last.has_after), (1, false), "the beginnings that take part, and one more");
 }
 
 /// PostgreSQL answers words that are everywhere by another way than rare ones.
