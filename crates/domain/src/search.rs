@@ -21,6 +21,8 @@ const MAX_POSITIONS: usize = 255;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Query {
     phrases: Vec<Vec<String>>,
+    /// For each phrase how it was folded before, where that differs: older texts are in the index like this.
+    before: Vec<Option<Vec<String>>>,
     /// One phrase is enough.
     any: bool,
 }
@@ -54,13 +56,23 @@ impl Query {
     /// `None` when the text holds no word, and so asks for nothing.
     pub fn parse(text: &str) -> Option<Self> {
         let mut phrases: Vec<Vec<String>> = Vec::new();
-        for word in words(text).into_iter().take(MAX_QUERY_WORDS) {
-            match phrases.last_mut() {
-                Some(phrase) if word.glued => phrase.push(word.folded),
-                _ => phrases.push(vec![word.folded]),
+        let mut before = Vec::new();
+        let mut left = MAX_QUERY_WORDS;
+        for chunk in text.split_whitespace() {
+            let phrase: Vec<String> = words(chunk).into_iter().take(left).map(|word| word.folded).collect();
+            if phrase.is_empty() {
+                continue;
+            }
+            let mut as_before = words::as_before(chunk);
+            as_before.truncate(left);
+            before.push(Some(as_before).filter(|words| *words != phrase));
+            left -= phrase.len();
+            phrases.push(phrase);
+            if left == 0 {
+                break;
             }
         }
-        (!phrases.is_empty()).then_some(Self { phrases, any: false })
+        (!phrases.is_empty()).then_some(Self { phrases, before, any: false })
     }
 
     /// The same phrases, of which a text needs one alone: for questions, whose words are not all in the answer.
@@ -87,7 +99,7 @@ impl Query {
     fn fts5_ending(&self, end: &str) -> String {
         let phrase = |words: &Vec<String>| format!("\"{}\"{end}", words.join(" ").replace('"', "\"\""));
         let between = if self.any { " OR " } else { " AND " };
-        self.phrases.iter().map(phrase).collect::<Vec<_>>().join(between)
+        self.either(phrase, " OR ").join(between)
     }
 
     /// For `@@ $1::tsquery` on a column that holds `index_tsvector`.
@@ -106,7 +118,16 @@ impl Query {
             format!("({}{end})", words.join(" <-> "))
         };
         let between = if self.any { " | " } else { " & " };
-        self.phrases.iter().map(phrase).collect::<Vec<_>>().join(between)
+        self.either(phrase, " | ").join(between)
+    }
+
+    /// Each phrase as a query, as it is folded now or before.
+    fn either(&self, of: impl Fn(&Vec<String>) -> String, or: &str) -> Vec<String> {
+        let both = |(phrase, before): (&Vec<String>, &Option<Vec<String>>)| match before {
+            Some(before) => format!("({}{or}{})", of(phrase), of(before)),
+            None => of(phrase),
+        };
+        self.phrases.iter().zip(&self.before).map(both).collect()
     }
 }
 

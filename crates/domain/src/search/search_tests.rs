@@ -33,6 +33,11 @@ fn words_of_many_scripts() {
         ("so\u{ad}ft می\u{200c}خواهم", "soft میخواهم"),
         ("🙂 x🙂y 👨\u{200d}👩\u{200d}👧", "x y"),
         ("\u{301}a -\u{301}b", "a b"),
+        ("hóa đơn Smørrebrød ŁADNY Ħamrun", "hoa don smorrebrod ladny hamrun"),
+        ("ılık ILIK Æther cœur Þór garður ǿ", "ilik ilik aether coeur thor gardur o"),
+        ("كِتَابٌ كتـــاب أَحْمَد آمال إلى مُؤمن", "كتاب كتاب احمد امال الى مومن"),
+        ("שָׁלוֹם שׁלום בֵּית־סֵפֶר", "שלום שלום בית ספר"),
+        ("किताब กำลัง বাংলা", "किताब ก\u{e4d} า ล\u{e31} ง বাংলা"),
     ] {
         assert_eq!(index_text(text), expected, "{text}");
     }
@@ -40,18 +45,10 @@ fn words_of_many_scripts() {
 
 #[test]
 fn words_keep_their_place() {
-    let found: Vec<_> = words("Ein e\u{301}té-日本\u{a0}x")
-        .into_iter()
-        .map(|w| (w.folded, w.start, w.end, w.glued))
-        .collect();
-    let expected = [
-        ("ein", 0, 3, false),
-        ("ete", 4, 8, false),
-        ("日", 9, 10, true),
-        ("本", 10, 11, true),
-        ("x", 12, 13, false),
-    ];
-    assert_eq!(found, expected.map(|(folded, start, end, glued)| (folded.to_owned(), start, end, glued)));
+    let found: Vec<_> =
+        words("Ein e\u{301}té-日本\u{a0}x").into_iter().map(|w| (w.folded, w.start, w.end)).collect();
+    let expected = [("ein", 0, 3), ("ete", 4, 8), ("日", 9, 10), ("本", 10, 11), ("x", 12, 13)];
+    assert_eq!(found, expected.map(|(folded, start, end)| (folded.to_owned(), start, end)));
 }
 
 #[test]
@@ -84,6 +81,8 @@ fn queries_become_phrases() {
             "('a':*) & ('or':*) & ('b':*) & ('near':*)",
         ),
         (r"a'\:*|!&b", r#""a b" *"#, "('a' <-> 'b':*)"),
+        // As it is folded now, or as it was before.
+        ("Łódź x", r#"("lodz" * OR "łodz" *) AND "x" *"#, "(('lodz':*) | ('łodz':*)) & ('x':*)"),
     ] {
         assert_eq!(query(text).fts5(), fts5);
         assert_eq!(query(text).tsquery(), tsquery);
@@ -287,11 +286,27 @@ proptest! {
     fn no_text_breaks_the_query_languages(text in ".{0,60}") {
         if let Some(query) = Query::parse(&text) {
             let words = query.phrases().concat();
+            let before: Vec<&Vec<String>> = query.before.iter().flatten().collect();
             prop_assert!(words.len() <= MAX_QUERY_WORDS);
             prop_assert!(words.iter().all(|word| !word.contains(|c: char| c.is_ascii() && !c.is_ascii_alphanumeric())));
-            prop_assert_eq!(query.fts5().matches('"').count(), 2 * query.phrases().len());
-            prop_assert_eq!(query.tsquery().matches('\'').count(), 2 * words.len());
+            prop_assert_eq!(query.fts5().matches('"').count(), 2 * (query.phrases().len() + before.len()));
+            prop_assert_eq!(query.tsquery().matches('\'').count(), 2 * (words.len() + before.iter().map(|words| words.len()).sum::<usize>()));
         }
+    }
+}
+
+#[test]
+fn highlights_count_the_characters_that_were_written() {
+    for (title, text, ranges) in [
+        ("Smørrebrød", "smorrebr", [[0, 8]]),
+        ("to ræv nu", "raev", [[3, 6]]),
+        ("to ræven", "raeve", [[3, 7]]),
+        ("ræv", "ra", [[0, 2]]),
+        ("في كِتَابٌ جديد", "كتا", [[3, 8]]),
+        ("في كِتَابٌ جديد", "كتاب", [[3, 10]]),
+        ("שָׁלוֹם רב", "שלום", [[0, 7]]),
+    ] {
+        assert_eq!(highlight_title(title, &query(text)).unwrap().ranges, ranges, "{title}: {text}");
     }
 }
 

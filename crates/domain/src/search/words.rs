@@ -1,5 +1,5 @@
-//! A text as words: cut by the Unicode rules, folded so that case, accents and width do not matter,
-//! each with its place in the text as it was written.
+//! A text as words: cut by the Unicode rules, folded so that case, accents, vowel marks and width do not
+//! matter, each with its place in the text as it was written.
 
 use std::ops::Range;
 
@@ -19,8 +19,6 @@ pub struct Word {
     /// Where it stands, in characters (Unicode scalar values) of the text.
     pub start: usize,
     pub end: usize,
-    /// No white space between it and the word before.
-    pub glued: bool,
     /// For each character of `folded`, where in the text it ends.
     pub(super) ends: Vec<usize>,
 }
@@ -32,6 +30,14 @@ struct Cell {
     end: usize,
 }
 
+/// Which rules fold a text.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Folding {
+    Now,
+    /// Without those that came later: marks of Arabic and Hebrew, and letters that no decomposition makes plain.
+    Before,
+}
+
 /// The words of a text in order. Scripts that write without spaces come out a character at a time.
 pub fn words(text: &str) -> Vec<Word> {
     let mut out = Vec::new();
@@ -40,13 +46,13 @@ pub fn words(text: &str) -> Vec<Word> {
     // White space ends a word under every rule, so chunks can be taken one by one.
     for chunk in text[..text.floor_char_boundary(MAX_INDEX_BYTES)].split(char::is_whitespace) {
         let plain = plain(chunk, at);
-        let cut = if plain.is_some() { Vec::new() } else { cut(fold(chunk, at)) };
-        for (index, found) in plain.into_iter().chain(cut.iter().map(|cells| word(cells))).enumerate() {
+        let cut = if plain.is_some() { Vec::new() } else { cut(fold(chunk, at, Folding::Now)) };
+        for found in plain.into_iter().chain(cut.iter().map(|cells| word(cells))) {
             bytes += found.folded.len() + 1;
             if out.len() == MAX_INDEX_WORDS || bytes > MAX_INDEX_BYTES {
                 return out;
             }
-            out.push(Word { glued: index > 0, ..found });
+            out.push(found);
         }
         at += chunk.chars().count() + 1;
     }
@@ -61,7 +67,7 @@ pub(super) fn joined(text: &str) -> String {
         let inner = inner(chunk);
         let plain =
             inner.clone().map(|inner| &chunk[inner.start..inner.end.min(inner.start + MAX_WORD_CHARS)]);
-        let cut = if plain.is_some() { Vec::new() } else { cut(fold(chunk, 0)) };
+        let cut = if plain.is_some() { Vec::new() } else { cut(fold(chunk, 0, Folding::Now)) };
         let cut: Vec<String> = cut.iter().map(|cells| word(cells).folded).collect();
         for found in plain.into_iter().chain(cut.iter().map(String::as_str)) {
             let between = usize::from(!out.is_empty());
@@ -77,6 +83,12 @@ pub(super) fn joined(text: &str) -> String {
         }
     }
     out
+}
+
+/// The words of a chunk without white space as indexes from before hold them.
+pub(super) fn as_before(chunk: &str) -> Vec<String> {
+    let chunk = &chunk[..chunk.floor_char_boundary(MAX_INDEX_BYTES)];
+    cut(fold(chunk, 0, Folding::Before)).iter().map(|cells| word(cells).folded).collect()
 }
 
 /// Where in a chunk its ASCII letters and digits stand, with whatever ASCII around them: most words of most texts, and
@@ -97,7 +109,6 @@ fn plain(chunk: &str, at: usize) -> Option<Word> {
         folded: chunk[inner.start..inner.start + kept].to_ascii_lowercase(),
         start,
         end: start + inner.len(),
-        glued: false,
         ends: (start + 1..=start + kept).collect(),
     })
 }
@@ -108,7 +119,6 @@ fn word(cells: &[Cell]) -> Word {
         folded: kept.iter().map(|cell| cell.folded).collect(),
         start: cells.first().map_or(0, |cell| cell.start),
         end: cells.last().map_or(0, |cell| cell.end),
-        glued: false,
         ends: kept.iter().map(|cell| cell.end).collect(),
     }
 }
@@ -135,7 +145,7 @@ fn cut(cells: Vec<Cell>) -> Vec<Vec<Cell>> {
 }
 
 /// Folds a chunk of text that starts at the character `at`.
-fn fold(chunk: &str, at: usize) -> Vec<Cell> {
+fn fold(chunk: &str, at: usize, by: Folding) -> Vec<Cell> {
     if chunk.is_ascii() {
         let cell = |(index, byte): (usize, u8)| Cell {
             folded: char::from(byte.to_ascii_lowercase()),
@@ -147,7 +157,7 @@ fn fold(chunk: &str, at: usize) -> Vec<Cell> {
     let mut plain: Vec<Cell> = Vec::with_capacity(chunk.len());
     for (start, c) in (at..).zip(chunk.chars()) {
         let before = plain.len();
-        fold_char(c, &mut |folded| plain.push(Cell { folded, start, end: start + 1 }));
+        fold_char(c, by, &mut |folded| plain.push(Cell { folded, start, end: start + 1 }));
         // What is folded away belongs to the character it stands behind.
         if plain.len() == before
             && let Some(last) = plain.last_mut()
@@ -159,23 +169,52 @@ fn fold(chunk: &str, at: usize) -> Vec<Cell> {
 }
 
 /// Compatibility-decomposed, lower case, without what readers do not type.
-fn fold_char(c: char, emit: &mut impl FnMut(char)) {
+fn fold_char(c: char, by: Folding, emit: &mut impl FnMut(char)) {
     decompose_compatible(c, |part| {
         for lower in part.to_lowercase() {
             match lower {
                 'ß' => ['s', 's'].into_iter().for_each(&mut *emit),
                 'ς' => emit('σ'),
-                _ => decompose_compatible(lower, |folded| {
-                    if !is_dropped(folded) {
-                        emit(folded);
-                    }
+                _ => decompose_compatible(lower, |folded| match plain_letters(folded) {
+                    _ if is_dropped(folded) => {}
+                    _ if by == Folding::Before => emit(folded),
+                    Some(letters) => letters.chars().for_each(&mut *emit),
+                    None if is_vowel_mark(folded) => {}
+                    None => emit(folded),
                 }),
             }
         }
     });
 }
 
-/// Accents, soft hyphens, joiners and variation selectors. Marks of other blocks are letters of their scripts.
+/// Letters that are typed without their stroke, or as two, where a keyboard does not have them.
+fn plain_letters(c: char) -> Option<&'static str> {
+    Some(match c {
+        'đ' | 'ð' => "d",
+        'ø' => "o",
+        'ł' => "l",
+        'ħ' => "h",
+        'ŧ' => "t",
+        'ı' => "i",
+        'æ' => "ae",
+        'œ' => "oe",
+        'þ' => "th",
+        _ => return None,
+    })
+}
+
+/// What is mostly left out in writing: points and accents of Hebrew; vowels, hamza, signs of recitation and the
+/// lengthening stroke of Arabic.
+fn is_vowel_mark(c: char) -> bool {
+    matches!(c,
+        '\u{591}'..='\u{5bd}' | '\u{5bf}' | '\u{5c1}' | '\u{5c2}' | '\u{5c4}' | '\u{5c5}' | '\u{5c7}'
+        | '\u{610}'..='\u{61a}' | '\u{640}' | '\u{64b}'..='\u{65f}' | '\u{670}' | '\u{6d6}'..='\u{6dc}'
+        | '\u{6df}'..='\u{6e4}' | '\u{6e7}' | '\u{6e8}' | '\u{6ea}'..='\u{6ed}' | '\u{8d3}'..='\u{8e1}'
+        | '\u{8e3}'..='\u{8ff}')
+}
+
+/// Accents, soft hyphens, joiners and variation selectors. Marks of other blocks are letters of their scripts,
+/// except those above.
 fn is_dropped(c: char) -> bool {
     matches!(c, '\u{300}'..='\u{36f}' | '\u{ad}' | '\u{200c}' | '\u{200d}' | '\u{2060}' | '\u{fe00}'..='\u{fe0f}')
 }
@@ -206,7 +245,7 @@ mod tests {
         #[test]
         fn a_plain_word_is_what_the_rules_make_of_it(chunk in "[a-zA-Z0-9'._,()\"-]{0,80}", at in 0_usize..1000) {
             if let Some(word) = plain(&chunk, at) {
-                let cut: Vec<Word> = cut(fold(&chunk, at)).iter().map(|cells| super::word(cells)).collect();
+                let cut: Vec<Word> = cut(fold(&chunk, at, Folding::Now)).iter().map(|cells| super::word(cells)).collect();
                 prop_assert_eq!(cut, [word]);
             }
         }

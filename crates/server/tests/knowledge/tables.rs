@@ -145,7 +145,7 @@ async fn rows_from_their_making_to_their_end(backend: Backend) -> Option<()> {
     assert_eq!(world.put(&path, first).await.body, *first);
     let changed = world.put(&path, &json!({ "name": "Ada Lovelace" })).await;
     assert_eq!((&changed.body["name"], &changed.body["age"]), (&json!("Ada Lovelace"), &Value::Null));
-    for (query, count) in [("lovel", 1), ("bob", 0), ("bøb", 1), ("36", 0), ("12345678901234567890", 1)] {
+    for (query, count) in [("lovel", 1), ("bob", 1), ("bøb", 1), ("36", 0), ("12345678901234567890", 1)] {
         let found = world.get(&format!("{table}/rows?query={query}")).await;
         assert_eq!(found.body["data"].as_array().unwrap().len(), count, "{query}: {}", found.text);
     }

@@ -7,7 +7,7 @@ use domain::message::{Message, MessageRole, NewMessage, Window};
 use domain::scope::Scope;
 use domain::search::Query;
 
-use crate::setup::{Behind, TestStore, member, superuser};
+use crate::setup::{Behind, TestStore, member, rusqlite, superuser};
 
 on_both!(
     titles_come_before_messages_and_whole_words_before_beginnings,
@@ -19,6 +19,7 @@ on_both!(
     the_index_follows_what_is_taken_out_of_a_message,
     filters_sorts_and_pages_hold_in_a_search,
     hostile_queries_are_only_words,
+    words_in_an_older_index_are_found_as_they_were,
     a_long_thread_hides_no_other_conversation,
     whole_words_in_titles_are_found_behind_any_number_of_beginnings,
 );
@@ -103,6 +104,9 @@ async fn words_are_found_in_any_spelling_and_script(store: TestStore) {
     {
         store.create(&ann, title).await;
     }
+    for title in ["Hóa đơn", "Smørrebrød", "كِتَابٌ", "أحمد", "שָׁלוֹם"] {
+        store.create(&ann, title).await;
+    }
     for (text, title) in [
         ("creme brulee", "Crème BRÛLÉE"),
         ("CRÈME", "Crème BRÛLÉE"),
@@ -111,6 +115,13 @@ async fn words_are_found_in_any_spelling_and_script(store: TestStore) {
         ("東京", "東京タワー"),
         ("タワ", "東京タワー"),
         ("ελλαδα", "Ελλάδα"),
+        ("hoa don", "Hóa đơn"),
+        ("HÓA ĐƠN", "Hóa đơn"),
+        ("smorrebrod", "Smørrebrød"),
+        ("كتاب", "كِتَابٌ"),
+        ("كِتَابٌ", "كِتَابٌ"),
+        ("احمد", "أحمد"),
+        ("שלום", "שָׁלוֹם"),
         ("foo.bar@exam", "foo.bar@example.com"),
         ("bar@example", "foo.bar@example.com"),
         ("it's", "it's"),
@@ -119,6 +130,28 @@ async fn words_are_found_in_any_spelling_and_script(store: TestStore) {
         assert_eq!(titles(&store, &ann, text).await, [title], "{text}");
     }
     assert!(titles(&store, &ann, "京東").await.is_empty(), "characters of a phrase in their order");
+}
+
+/// Indexes are not made anew when texts are folded further.
+async fn words_in_an_older_index_are_found_as_they_were(store: TestStore) {
+    let ann = store.workspace("ann").await;
+    store.create(&ann, "Łódź").await;
+    match &store.behind {
+        Behind::Sqlite(folder) => {
+            let db = rusqlite(folder);
+            db.execute("DELETE FROM title_search", []).unwrap();
+            let text = "INSERT INTO title_search (rowid, words) SELECT pk, 'łodz' FROM chat_conversations";
+            db.execute(text, []).unwrap();
+        }
+        Behind::Postgres(database) => {
+            let text = "UPDATE title_search SET words = ($1 || ' łodz:1')::tsvector";
+            let word = format!("'@{}'", ann.workspace.simple());
+            superuser(database).await.execute(text, &[&word]).await.unwrap();
+        }
+    }
+    let page = found(&store, &ann, &ask("łód")).await;
+    assert_eq!(page.items[0].highlights[0].ranges, [[0, 3]]);
+    assert_eq!(titles(&store, &ann, "x ŁÓDŹ").await.len(), 0);
 }
 
 async fn every_word_must_be_there(store: TestStore) {
