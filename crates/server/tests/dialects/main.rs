@@ -11,6 +11,7 @@
 mod ag_ui;
 mod ai_chat;
 mod clients;
+mod items;
 mod responses;
 #[path = "../turns/scripts.rs"]
 #[expect(dead_code, reason = "these stories need a part of it")]

@@ -1,6 +1,5 @@
-//! `/v1/responses` and `/v1/conversations` as OpenAI's clients use them.
+//! `/v1/responses` as OpenAI's clients use it.
 
-use futures_util::future::join_all;
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 use testkit::sandbox::Release;
@@ -20,52 +19,47 @@ stories!(
     a_response_that_asks_ends_and_goes_on,
     a_response_in_the_background_asks_too,
     a_busy_conversation_is_locked,
-    conversations_have_items_and_metadata,
-    texts_that_follow_each_other_stay_apart,
-    images_and_files_of_items_are_kept,
-    items_are_what_responses_put_out,
-    an_item_is_taken_out,
     what_is_not_stored_is_gone,
     errors_are_openais,
 );
 
-fn post(world: &World, path: &str, body: &Value) -> RequestBuilder {
+pub(super) fn post(world: &World, path: &str, body: &Value) -> RequestBuilder {
     world.request(Method::POST, path).header("content-type", "application/json").body(body.to_string())
 }
 
-async fn create(world: &World, body: Value) -> Value {
+pub(super) async fn create(world: &World, body: Value) -> Value {
     let answer = ask(post(world, "/v1/responses", &body)).await;
     assert_eq!(answer.status, 200, "{body}: {}", answer.text);
     answer.body
 }
 
-async fn stream(world: &World, body: Value) -> Vec<Frame> {
+pub(super) async fn stream(world: &World, body: Value) -> Vec<Frame> {
     Live::open(post(world, "/v1/responses", &body)).await.rest().await
 }
 
-fn text(response: &Value) -> String {
+pub(super) fn text(response: &Value) -> String {
     let items = response["output"].as_array().unwrap().iter().filter(|item| item["type"] == "message");
     items.map(|item| item["content"][0]["text"].as_str().unwrap()).collect()
 }
 
-fn refused(answer: &Answer, status: u16, code: &str, param: Value) {
+pub(super) fn refused(answer: &Answer, status: u16, code: &str, param: Value) {
     let error = &answer.body["error"];
     assert_eq!((answer.status, error["code"].as_str()), (status, Some(code)), "{}", answer.text);
     assert_eq!(error["param"], param, "{}", answer.text);
     assert!(error["message"].as_str().is_some_and(|text| !text.is_empty()));
 }
 
-fn items_path(response: &Value) -> String {
+pub(super) fn items_path(response: &Value) -> String {
     format!("/v1/conversations/{}/items", response["conversation"]["id"].as_str().unwrap())
 }
 
 /// All items of a response's conversation.
-async fn items(world: &World, response: &Value) -> Vec<Value> {
+pub(super) async fn items(world: &World, response: &Value) -> Vec<Value> {
     let list = world.get(&format!("{}?order=asc&limit=100", items_path(response))).await;
     list.body["data"].as_array().unwrap_or_else(|| panic!("{}", list.text)).clone()
 }
 
-fn uuid(id: &Value, prefix: &str) -> String {
+pub(super) fn uuid(id: &Value, prefix: &str) -> String {
     let simple = id.as_str().unwrap().strip_prefix(prefix).unwrap();
     uuid::Uuid::try_parse(simple).unwrap().to_string()
 }
@@ -293,7 +287,7 @@ async fn careful(backend: Backend) -> Option<(World, Value)> {
     Some((world, agent))
 }
 
-fn types(response: &Value) -> Vec<&str> {
+pub(super) fn types(response: &Value) -> Vec<&str> {
     response["output"].as_array().unwrap().iter().map(|item| item["type"].as_str().unwrap()).collect()
 }
 
@@ -405,296 +399,6 @@ async fn a_busy_conversation_is_locked(backend: Backend) -> Option<()> {
     gate.open();
     world.settled(&uuid(&under_way["id"], "resp_")).await;
     assert_eq!(create(&world, body("demo/assistant")).await["status"], "completed");
-    Some(())
-}
-
-async fn conversations_have_items_and_metadata(backend: Backend) -> Option<()> {
-    let world = World::start(backend).await?;
-    let items = json!([{ "type": "message", "role": "user", "content": "hi" }]);
-    let made =
-        ask(post(&world, "/v1/conversations", &json!({ "metadata": { "topic": "a" }, "items": items })))
-            .await;
-    assert_eq!(
-        (made.status, &made.body["object"], &made.body["metadata"]),
-        (200, &json!("conversation"), &json!({ "topic": "a" }))
-    );
-    let path = format!("/v1/conversations/{}", made.body["id"].as_str().unwrap());
-    assert_eq!(world.get(&path).await.body, made.body);
-    let changed = ask(post(&world, &path, &json!({ "metadata": { "topic": "b" } }))).await.body;
-    assert_eq!(changed["metadata"], json!({ "topic": "b" }));
-    let more = json!({ "items": [{ "role": "assistant", "content": "Hello." }, { "role": "user", "content": "think 1 words" }] });
-    let added = ask(post(&world, &format!("{path}/items"), &more)).await.body;
-    assert_eq!((&added["object"], added["data"].as_array().unwrap().len()), (&json!("list"), 2));
-    let list = world.get(&format!("{path}/items?limit=2")).await.body;
-    assert_eq!(
-        (&list["data"][0], &list["has_more"], &list["last_id"]),
-        (&added["data"][1], &json!(true), &added["data"][0]["id"])
-    );
-    let next =
-        world.get(&format!("{path}/items?limit=2&after={}", list["last_id"].as_str().unwrap())).await.body;
-    assert_eq!((&next["has_more"], next["data"].as_array().unwrap().len()), (&json!(false), 1));
-    let id = next["data"][0]["id"].as_str().unwrap();
-    assert_eq!(world.get(&format!("{path}/items/{id}")).await.body, next["data"][0]);
-    assert_eq!(world.get(&format!("{path}/items/msg_nothing")).await.status, 404);
-    // The list is ours; what others make is in it, too.
-    let told = world.tell(&json!({ "message": "hi" })).await;
-    let all = world.get("/v1/conversations?limit=1").await.body;
-    assert_eq!(uuid(&all["data"][0]["id"], "conv_"), told.conversation());
-    let rest = world.get(&format!("/v1/conversations?after={}", all["last_id"].as_str().unwrap())).await.body;
-    assert_eq!((&rest["data"][0], &rest["has_more"]), (&changed, &json!(false)));
-    let gone = world.send(Method::DELETE, &path, None).await.body;
-    assert_eq!((&gone["object"], &gone["deleted"]), (&json!("conversation.deleted"), &json!(true)));
-    assert_eq!(world.get(&path).await.status, 404);
-    assert_eq!(world.get(&format!("{path}/items")).await.status, 404);
-    Some(())
-}
-
-async fn texts_that_follow_each_other_stay_apart(backend: Backend) -> Option<()> {
-    let world = World::start(backend).await?;
-    let part = |text: &str| json!({ "type": "output_text", "text": text });
-    let items = json!([{ "role": "user", "content": "hi" },
-        { "role": "assistant", "content": [part("One."), part("Two.")] },
-        { "role": "assistant", "content": "Three." }]);
-    let made = ask(post(&world, "/v1/conversations", &json!({ "items": items }))).await.body;
-    let path = format!("/v1/conversations/{}/items", made["id"].as_str().unwrap());
-    let listed = async || {
-        let list = world.get(&format!("{path}?order=asc")).await.body["data"].as_array().unwrap().clone();
-        let item = |item: &Value| (item["id"].clone(), item["content"][0]["text"].clone());
-        list.iter().map(item).collect::<Vec<_>>()
-    };
-    let mut all = listed().await;
-    let texts: Vec<&Value> = all.iter().map(|(_, text)| text).collect();
-    assert_eq!(texts, ["hi", "One.", "Two.", "Three."]);
-    let (gone, _) = all.remove(2);
-    let gone = format!("{path}/{}", gone.as_str().unwrap());
-    assert_eq!(world.send(Method::DELETE, &gone, None).await.status, 200);
-    assert_eq!(listed().await, all);
-    // Where a thread has one text for them, they are as in its plain text.
-    let thread = json!({ "threadId": uuid(&made["id"], "conv_") });
-    let joined = Live::open(post(&world, "/v1/ag-ui/connect", &thread)).await.rest().await;
-    assert_eq!(joined[1].data["messages"][1]["content"], "One.\n\nThree.");
-    Some(())
-}
-
-async fn images_and_files_of_items_are_kept(backend: Backend) -> Option<()> {
-    let world = World::start(backend).await?;
-    let png =
-        "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
-    let image = json!({ "type": "input_image", "image_url": format!("data:image/png;base64,{png}") });
-    let file = |name: &str, data: &str| json!({ "type": "input_file", "filename": name, "file_data": data });
-    let user = |content: Value| json!({ "type": "message", "role": "user", "content": content });
-    let words = json!({ "type": "input_text", "text": "see" });
-    let first = json!([user(json!([words, image])), { "role": "assistant", "content": "Seen." },
-        user(json!([image, file("note.txt", "aGk=")]))]);
-    let made = ask(post(&world, "/v1/conversations", &json!({ "items": first }))).await.body;
-    let path = format!("/v1/conversations/{}/items", made["id"].as_str().unwrap());
-    let more = json!({ "items": [user(json!([words, file("a.txt", "data:text/plain;base64,aGVsbG8=")]))] });
-    let added = ask(post(&world, &path, &more)).await.body["data"][0].clone();
-    let read = async |path: &str| world.get(&format!("{path}?order=asc")).await.body["data"].clone();
-    let listed = read(&path).await;
-    assert_eq!(listed[3], added);
-    let (id, text) =
-        (|at: &Value| at["file_id"].clone(), |text: &str| json!({ "type": "input_text", "text": text }));
-    let picture = |at: &Value| json!({ "type": "input_image", "detail": "auto", "file_id": id(at) });
-    let named = |at: &Value, name: &str| json!({ "type": "input_file", "filename": name, "file_id": id(at) });
-    let parts = |n: usize| &listed[n]["content"];
-    assert_eq!(*parts(0), json!([text("see"), picture(&parts(0)[1])]), "{listed}");
-    let [alone, note] = [0, 1].map(|at| &parts(2)[at]);
-    assert_eq!(*parts(2), json!([picture(alone), named(note, "note.txt")]), "{listed}");
-    assert_eq!(*parts(3), json!([text("see"), named(&parts(3)[1], "a.txt")]), "{listed}");
-    // They are the bag's, tied to their messages.
-    let bag = format!("/v1/chat-conversations/{}/files", uuid(&made["id"], "conv_"));
-    let files = world.get(&bag).await.body["data"].clone();
-    assert_eq!(files.as_array().unwrap().len(), 4, "{files}");
-    for file in files.as_array().unwrap() {
-        let content = |item: &Value| {
-            item["content"].as_array().unwrap().iter().any(|part| part["file_id"] == file["id"])
-        };
-        let item = listed.as_array().unwrap().iter().find(|item| content(item)).unwrap();
-        assert_eq!(file["messageId"], json!(uuid(&item["id"], "msg_")), "{file}");
-    }
-    // The model is shown them, and so is one that a history of the client's own brings.
-    let shown = async |response: &Value| {
-        let trace = world.get(&format!("/v1/runs/{}/trace", uuid(&response["id"], "resp_"))).await.text;
-        let (_, files) = trace.split_once("with the files ").unwrap_or_else(|| panic!("{trace}"));
-        files.split('"').next().unwrap().to_owned()
-    };
-    let body = json!({ "model": "demo/assistant", "input": "think 1 words", "conversation": made["id"] });
-    let sent = shown(&create(&world, body).await).await;
-    assert!(sent.contains("note.txt") && sent.contains("a.txt"), "{sent}");
-    let input = json!([user(json!([words, file("b.txt", "aGk=")])), { "role": "assistant", "content": "Seen." },
-        user(json!([text("think 1 words"), image]))]);
-    let own = create(&world, json!({ "model": "demo/assistant", "input": input })).await;
-    let sent = shown(&own).await;
-    assert!(sent.contains("b.txt"), "{sent}");
-    let own = items(&world, &own).await;
-    assert_eq!(own[0]["content"][1], named(&own[0]["content"][1], "b.txt"));
-    assert_eq!(own[2]["content"][1], picture(&own[2]["content"][1]));
-    // What cannot be kept is refused by its name, and nothing of the request is kept.
-    let before = (world.count().await, read(&path).await, world.get(&bag).await.body);
-    let far = json!({ "type": "input_image", "image_url": "https://example.com/a.png" });
-    let said = json!({ "role": "assistant", "content": [image] });
-    for (items, param) in [
-        (json!([user(json!([words, image, far])), user(json!([words]))]), "0.content.2.image_url"),
-        (json!([user(json!([words])), user(json!([file("a", "?")]))]), "1.content.0.file_data"),
-        (json!([said, user(json!([words]))]), "0.content.0.image_url"),
-    ] {
-        let body = json!({ "items": items });
-        for path in ["/v1/conversations", &path] {
-            refused(
-                &ask(post(&world, path, &body)).await,
-                400,
-                "invalid_value",
-                json!(format!("items.{param}")),
-            );
-        }
-        let body = json!({ "model": "demo/assistant", "input": items });
-        let answer = ask(post(&world, "/v1/responses", &body)).await;
-        refused(&answer, 400, "invalid_value", json!(format!("input.{param}")));
-    }
-    assert_eq!((world.count().await, read(&path).await, world.get(&bag).await.body), before);
-    Some(())
-}
-
-/// What was streamed, what the response is and what the conversation has are the same items with the same ids.
-async fn items_are_what_responses_put_out(backend: Backend) -> Option<()> {
-    let world = World::start(backend).await?;
-    let steps = |id: &str| (step(id, "running"), step(id, "succeeded"));
-    let ((a, a_ends), (b, b_ends)) = (steps("a"), steps("b"));
-    for script in [
-        // A draft that the result takes the place of.
-        vec![delta("Draft."), result("Settled.")],
-        vec![delta("I look."), a, b, b_ends, delta("Draft."), a_ends, result("Settled.")],
-        vec![delta("Draft."), step("c", "running"), result("Settled.")],
-    ] {
-        world.play(lines(script));
-        let frames = stream(&world, json!({ "model": "agent", "input": "go", "stream": true })).await;
-        let told = joined(&frames, "response.output_text.delta", "delta");
-        assert!(told.ends_with("Draft.Settled."), "{told}");
-        let ended = &frames.last().unwrap().data["response"];
-        let output = ended["output"].as_array().unwrap();
-        assert!(text(ended).ends_with("Settled.") && types(ended).contains(&"message"), "{ended}");
-        let done = frames.iter().filter(|frame| frame.kind() == "response.output_item.done");
-        let mut done: Vec<&Value> = done.map(|frame| &frame.data).collect();
-        done.sort_by_key(|done| done["output_index"].as_u64());
-        assert_eq!(
-            done.iter().map(|done| &done["item"]).collect::<Vec<_>>(),
-            output.iter().collect::<Vec<_>>()
-        );
-        let path = format!("/v1/responses/{}", ended["id"].as_str().unwrap());
-        assert_eq!(world.get(&path).await.body, *ended);
-        let all = items(&world, ended).await;
-        assert_eq!(all[1..], *output);
-        // One after the other, both ways, and by their names.
-        for order in ["asc", "desc"] {
-            let (mut walked, mut after) = (Vec::new(), String::new());
-            loop {
-                let query = format!("?order={order}&limit=1{after}");
-                let page = world.get(&format!("{}{query}", items_path(ended))).await.body;
-                walked.push(page["data"][0].clone());
-                if page["has_more"] == false {
-                    break;
-                }
-                after = format!("&after={}", page["last_id"].as_str().unwrap());
-            }
-            if order == "desc" {
-                walked.reverse();
-            }
-            assert_eq!(walked, all, "{order}");
-        }
-        for item in &all {
-            let path = format!("{}/{}", items_path(ended), item["id"].as_str().unwrap());
-            assert_eq!(world.get(&path).await.body, *item);
-        }
-        // A fork has no runs: its messages tell theirs, under the same names.
-        let path = format!("/v1/chat-conversations/{}/fork", uuid(&ended["conversation"]["id"], "conv_"));
-        let fork = ask(post(&world, &path, &json!({ "through": uuid(&ended["id"], "resp_") }))).await;
-        let fork = json!({ "conversation": { "id": fork.body["data"]["id"] } });
-        let ids = |items: &[Value]| {
-            let mut ids: Vec<String> = items.iter().map(|item| item["id"].to_string()).collect();
-            ids.sort();
-            ids
-        };
-        assert_eq!(ids(&items(&world, &fork).await), ids(&all));
-    }
-    // What was being said when the run ended is incomplete.
-    let gate = Release::default();
-    world.play(wait_after(vec![delta("One"), step("s", "running"), delta("Two")], &gate, "Two"));
-    let body = json!({ "model": "agent", "input": "hi", "stream": true, "background": true });
-    let mut live = Live::open(post(&world, "/v1/responses", &body)).await;
-    // The text before the step, and the one after it.
-    live.until("response.output_text.delta").await;
-    live.until("response.output_text.delta").await;
-    let path = format!("/v1/responses/{}", live.run());
-    let ended = ask(post(&world, &format!("{path}/cancel"), &json!({}))).await.body;
-    let status: Vec<&Value> =
-        ended["output"].as_array().unwrap().iter().map(|item| &item["status"]).collect();
-    assert_eq!(types(&ended), ["message", "function_call", "message", "function_call_output"]);
-    assert_eq!(status, ["completed", "incomplete", "incomplete", "incomplete"]);
-    assert_eq!(items(&world, &ended).await[1..], *ended["output"].as_array().unwrap());
-    let hanging = Release::default();
-    world.play(wait_after(vec![delta("One")], &hanging, "One"));
-    let mut live = Live::open(post(&world, "/v1/responses", &body)).await;
-    live.until("response.output_text.delta").await;
-    let ended = ask(post(&world, &format!("/v1/responses/{}/cancel", live.run()), &json!({}))).await.body;
-    assert_eq!(
-        (&ended["status"], &ended["output"][0]["status"]),
-        (&json!("cancelled"), &json!("incomplete"))
-    );
-    assert_eq!(items(&world, &ended).await[1..], *ended["output"].as_array().unwrap());
-    Some(())
-}
-
-async fn an_item_is_taken_out(backend: Backend) -> Option<()> {
-    let world = World::start(backend).await?;
-    let items = json!([{ "role": "user", "content": "marmalade" }, { "role": "assistant", "content": "Noted." },
-        { "role": "user", "content": "and toast" }]);
-    let made = ask(post(&world, "/v1/conversations", &json!({ "items": items }))).await.body;
-    let path = format!("/v1/conversations/{}", made["id"].as_str().unwrap());
-    let ids = async || -> Vec<String> {
-        let list = world.get(&format!("{path}/items?order=asc")).await.body;
-        list["data"].as_array().unwrap().iter().map(|item| item["id"].as_str().unwrap().to_owned()).collect()
-    };
-    let all = ids().await;
-    let first = format!("{path}/items/{}", all[0]);
-    let answer = world.send(Method::DELETE, &first, None).await;
-    assert_eq!((answer.status, &answer.body), (200, &made));
-    assert_eq!(ids().await, all[1..]);
-    for method in [Method::GET, Method::DELETE] {
-        refused(&world.send(method, &first, None).await, 404, "not_found", Value::Null);
-    }
-    // No word of it is found, shown or sent any more.
-    let conversation = uuid(&made["id"], "conv_");
-    let found = world.get("/v1/chat-conversations?filter%5Bquery%5D=marmalade").await;
-    let hits =
-        found.body["data"].as_array().unwrap().iter().flat_map(|hit| hit["meta"]["highlights"].as_array());
-    assert!(hits.flatten().all(|hit| hit["field"] != "message"), "{}", found.text);
-    assert_eq!(world.thread(&conversation).await[0], ("user".to_owned(), String::new()));
-    let response = create(
-        &world,
-        json!({ "model": "demo/assistant", "input": "think 2 words",
-        "conversation": made["id"] }),
-    )
-    .await;
-    let run = uuid(&response["id"], "resp_");
-    let trace = world.get(&format!("/v1/runs/{run}/trace")).await;
-    assert!(!trace.text.contains("marmalade"), "{}", trace.text);
-    // Of an answer with several items the others stay as they are, and what goes at once all goes.
-    let steps = ["s1", "s2", "s3"].map(|id| [step(id, "running"), step(id, "succeeded")]);
-    world.play(lines(steps.into_iter().flatten().chain([delta("Seen."), result("Seen.")]).collect()));
-    let response =
-        create(&world, json!({ "model": "agent", "input": "go", "conversation": made["id"] })).await;
-    let before = ids().await;
-    let calls = response["output"].as_array().unwrap().iter().filter(|item| item["type"] == "function_call");
-    let paths: Vec<String> =
-        calls.map(|call| format!("{path}/items/{}", call["id"].as_str().unwrap())).collect();
-    assert_eq!(paths.len(), 3, "{response}");
-    for answer in join_all(paths.iter().map(|item| world.send(Method::DELETE, item, None))).await {
-        assert_eq!(answer.status, 200, "{}", answer.text);
-    }
-    let left = ids().await;
-    assert_eq!(left.len(), before.len() - 6, "{before:?} {left:?}");
-    assert!(left.iter().all(|id| before.contains(id)) && left.last() == before.last(), "{before:?} {left:?}");
     Some(())
 }
 
