@@ -16,6 +16,9 @@ use crate::protocol::Protocol;
 use crate::state::AppState;
 
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a peer may leave what it was sent unacknowledged, or take nothing of it.
+#[cfg(target_os = "linux")]
+const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long requests under way may take to finish once the server is told to stop.
 const DRAIN: Duration = Duration::from_secs(30);
 /// Of that, what runs get; those still under way then are settled as interrupted.
@@ -45,6 +48,7 @@ pub async fn listen(
         };
         // Small writes of a stream must not wait for each other.
         let _ = stream.set_nodelay(true);
+        give_up_on_the_silent(&stream);
         let (router, watcher, stopping) = (router.clone(), graceful.watcher(), app.stopping.clone());
         tracker.spawn(async move {
             let protocol = tokio::select! {
@@ -70,6 +74,19 @@ pub async fn listen(
         tracing::warn!("requests were still under way after {} s", DRAIN.as_secs());
     }
 }
+
+/// A reader that vanished without a word, or reads no more, is nobody's reader: it holds its place, and a run that is to
+/// end with its last reader, no longer than this. It finds what it missed when it comes back.
+#[cfg(target_os = "linux")]
+fn give_up_on_the_silent(stream: &TcpStream) {
+    let millis = WRITE_TIMEOUT.as_millis().try_into().unwrap_or(u32::MAX);
+    if let Err(error) = rustix::net::sockopt::set_tcp_user_timeout(stream, millis) {
+        tracing::debug!(%error, "peers that fall silent are noticed late");
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn give_up_on_the_silent(_: &TcpStream) {}
 
 type Served = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 

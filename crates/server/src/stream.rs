@@ -24,6 +24,8 @@ use crate::problem::Problem;
 pub const HEARTBEAT: Duration = Duration::from_secs(15);
 /// A stream ends within this of its reader losing the right to read, where nothing tells of it before.
 const RECHECK: Duration = Duration::from_secs(30);
+/// To a reader that has to go on elsewhere because this node stops: how soon it may come back, in milliseconds.
+const COME_BACK: &[u8] = b"retry: 500\n\n";
 
 /// How a run is told to one reader.
 pub struct Telling {
@@ -110,7 +112,11 @@ impl Reader {
                         return Some(out.into());
                     }
                 }
-                Ok(Ok(None)) => return None,
+                Ok(Ok(None)) if self.follower.is_finished() || heartbeat.is_empty() => return None,
+                Ok(Ok(None)) => {
+                    self.telling.over = true;
+                    return Some(Bytes::from_static(COME_BACK));
+                }
                 Ok(Err(TurnError::Store(StoreError::NotFound))) => return Some(self.gone()),
                 Ok(Err(error)) => {
                     tracing::warn!(%error, "a stream broke off");
@@ -189,17 +195,18 @@ impl Drop for Reader {
 }
 
 /// The response that streams a run to its caller.
-pub fn respond(mut follower: Follower, wire: Wire, caller: Caller, named: Named, run: &Run) -> Response {
+pub fn respond(mut follower: Follower, wire: Wire, caller: Caller, run: &Run) -> Response {
     let renderer = Renderer::after(wire, if wire.looks_back() { follower.rewind() } else { 0 });
     let renderer = renderer.at(&caller.app().public_url);
-    respond_as(follower, Telling::plain(renderer), caller, named, run)
+    respond_as(follower, Telling::plain(renderer), caller, run)
 }
 
 /// As `respond`, told in a way of its own.
-pub fn respond_as(follower: Follower, telling: Telling, caller: Caller, named: Named, run: &Run) -> Response {
+pub fn respond_as(follower: Follower, telling: Telling, caller: Caller, run: &Run) -> Response {
     let wire = telling.renderer.wire();
     let raw = wire == Wire::Ndjson && run.execution.is_some();
-    let checked = Instant::now();
+    // Whichever others the caller comes to be in.
+    let (checked, named) = (Instant::now(), Named(Some(run.workspace)));
     let rights = caller.app().turns.rights(run.workspace);
     let reader = Reader { follower, telling, run: run.id, raw, caller, named, checked, rights };
     let bytes = stream::unfold(reader, |mut reader| async move {

@@ -31,7 +31,7 @@ use crate::settle::Ending;
 const FIRST_READER: Duration = Duration::from_secs(5);
 /// How often it is looked whether a reader on another node is still there.
 const OTHER_NODES: Duration = Duration::from_secs(1);
-const PANICKED: &str = "its task panicked, which is a bug";
+pub(crate) const PANICKED: &str = "its task panicked, which is a bug";
 
 /// Where the drive of a run begins.
 pub(crate) enum Beginning {
@@ -87,7 +87,7 @@ impl Turns {
                 Err(error) => {
                     tracing::warn!(run = %run.id, %error, "this node no longer writes to the run");
                     // Unless another has it by now, nobody else would: this node still renews its lease.
-                    Box::pin(turns.settle_left(held, "its node could not go on with it")).await;
+                    Box::pin(turns.settle_left(held, Ending::given_up(&error))).await;
                     true
                 }
             };
@@ -245,7 +245,8 @@ impl Turns {
 /// Resolves when no reader is left, and none came back within the grace.
 async fn nobody_reads(live: &LiveRun, grace: Duration) {
     let mut readers = live.readers();
-    let mut patience = FIRST_READER;
+    // Its first reader may have come and gone before this is looked at.
+    let mut patience = if live.was_read() { grace } else { FIRST_READER };
     loop {
         let come = tokio::time::timeout(patience, readers.wait_for(|readers| *readers > 0)).await.is_ok();
         if come && readers.wait_for(|readers| *readers == 0).await.is_ok() {

@@ -2,7 +2,7 @@
 //! one that is slow or dead costs nobody anything.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use domain::answer::{replay_events, stored_json};
 use domain::entry::decode;
@@ -18,7 +18,7 @@ use uuid::Uuid;
 use crate::Turns;
 use crate::error::TurnError;
 use crate::live::{LiveEvent, LiveRun, Progress};
-use crate::news::{HEARING, REMIND};
+use crate::news::HEARING;
 
 /// How much of a stored log is read at a time.
 const CHUNK_BYTES: usize = 256 * 1024;
@@ -44,8 +44,8 @@ pub struct Follower {
     progress: watch::Receiver<Progress>,
     after: i64,
     finished: bool,
-    /// When the run's node was last asked to tell of its movements.
-    asked: Option<Instant>,
+    /// Whether the run's node was asked to tell of its movements.
+    asked: bool,
 }
 
 impl Turns {
@@ -83,7 +83,7 @@ impl Turns {
     fn follow_new(&self, stream: Stream, run: Uuid, after: i64) -> Follower {
         let live = self.inner.live.read(run);
         let progress = live.progress();
-        Follower { stream, run, progress, live, after, finished: false, asked: None }
+        Follower { stream, run, progress, live, after, finished: false, asked: false }
     }
 }
 
@@ -93,16 +93,22 @@ impl Turns {
     async fn leave(&self, scope: &Scope, run: Uuid) {
         let (inner, mut grace) =
             (&self.inner, Duration::from_secs(self.inner.limits.disconnect_grace_seconds));
+        // Whoever was sent away because this node stops comes back to the next one.
+        if inner.draining.is_cancelled() {
+            return;
+        }
         // Held while it is asked who else follows.
         let place = inner.live.run(run);
         if inner.store.is_shared() {
             self.tell(&[News::Left(run)]).await;
             grace = grace.max(HEARING);
         }
-        tokio::time::sleep(grace).await;
+        tokio::select! {
+            () = tokio::time::sleep(grace) => {}
+            () = inner.draining.cancelled() => {}
+        }
         let unheld = Held { workspace: scope.workspace, lease: Lease { run, fence: 0 } };
         let alone = !place.is_followed_elsewhere() && *place.readers().borrow() == 0;
-        // Whoever was sent away because this node stops comes back to the next one.
         if alone
             && !inner.draining.is_cancelled()
             && let Ok(found) = inner.store.get_run(scope, run).await
@@ -126,7 +132,12 @@ impl Follower {
         self.after
     }
 
-    /// The next events, as many as are there; `None` after the last.
+    /// Whether there is nothing after what it was given.
+    pub fn is_finished(&self) -> bool {
+        self.finished
+    }
+
+    /// The next events, as many as are there; `None` after the last, or when this node stops.
     pub async fn next(&mut self) -> Result<Option<Vec<Seen>>, TurnError> {
         while !self.finished {
             self.progress.borrow_and_update();
@@ -137,7 +148,7 @@ impl Follower {
             if let Some(last) = events.last() {
                 if self.after == 0 {
                     // Whoever drives it did not before, and has not heard.
-                    self.asked = None;
+                    self.asked = false;
                 }
                 self.after = last.seq;
                 self.finished |= last.kind == "done";
@@ -165,10 +176,9 @@ impl Follower {
         }
     }
 
-    /// Asks the run's node for wake-ups, now and then.
+    /// Asks the run's node for wake-ups; from then on this node says again by itself that it has readers.
     async fn ask(&mut self) {
-        if self.asked.is_none_or(|asked| asked.elapsed() >= REMIND) {
-            self.asked = Some(Instant::now());
+        if !std::mem::replace(&mut self.asked, true) {
             self.stream.turns.ask_for_news(self.run).await;
         }
     }
@@ -186,7 +196,16 @@ impl Follower {
 
     async fn stored(&mut self) -> Result<Vec<Seen>, TurnError> {
         let store = &self.stream.turns.inner.store;
-        let page = store.read_log(&self.stream.scope, self.run, self.after, CHUNK_BYTES).await?;
+        let page = loop {
+            match store.read_log(&self.stream.scope, self.run, self.after, CHUNK_BYTES).await {
+                // The run itself waits for a store that is away for a while; so do those who read it.
+                Err(StoreError::Unavailable(reason)) if !self.stream.turns.inner.draining.is_cancelled() => {
+                    tracing::debug!(reason, run = %self.run, "the log cannot be read; trying again");
+                    tokio::time::sleep(POLL_REMOTE).await;
+                }
+                read => break read?,
+            }
+        };
         if page.expired || is_unstarted(&page.run) {
             self.finished = true;
             // The log is in the trace, under the numbers that every reader goes by.

@@ -18,15 +18,18 @@ mod settle;
 mod start;
 mod sweep;
 pub mod tools;
+mod under_way;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use domain::limits::Limits;
 use domain::run::Run;
 use domain::scope::Scope;
 use domain::time::Clock;
-use store::Store;
 use store::blobs::Blobs;
+use store::turns::{Held, Waiting};
+use store::{Store, StoreError};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
@@ -38,7 +41,11 @@ use upstream::llm::models::Models;
 use upstream::sandbox::SandboxClient;
 
 use crate::live::Live;
+use crate::settle::{Ending, own_scope};
 use crate::tools::servers::ToolServers;
+
+/// How soon the end of another node's run is noticed.
+const LOOK: Duration = Duration::from_millis(500);
 
 /// What a run hands to its sandbox beside the message: where to call back, and with which tokens.
 pub trait Agents: Send + Sync {
@@ -166,24 +173,52 @@ impl Turns {
         Ok(found)
     }
 
+    /// Resolves when the run is to end or has ended, on whichever node it is.
+    pub async fn over(&self, held: &Held) {
+        let run = held.lease.run;
+        if let Some(live) = self.inner.live.find(run).filter(|live| live.is_driven()) {
+            let mut progress = live.progress();
+            tokio::select! {
+                () = live.cancel.cancelled() => return,
+                () = live.lost.cancelled() => return,
+                _ = progress.wait_for(|progress| progress.ended) => return,
+            }
+        }
+        loop {
+            tokio::time::sleep(LOOK).await;
+            match self.inner.store.get_run(&own_scope(held), run).await {
+                Ok(run) if !run.status.is_settled() && !run.cancel_requested => {}
+                // A store that is away says nothing about the run.
+                Err(StoreError::Unavailable(_)) => {}
+                _ => return,
+            }
+        }
+    }
+
     /// Ends the conversation's run under way by hand, whoever holds it. True when there was one.
     pub async fn clear_lock(&self, scope: &Scope, conversation: Uuid) -> Result<bool, TurnError> {
-        let (node, lease) = (self.inner.node, self.inner.limits.lease_seconds);
-        let Some(held) = self.inner.store.take_over(scope, conversation, node, lease).await? else {
-            return Ok(false);
-        };
-        self.inner.live.lose(held.lease.run);
-        self.settle_interrupted(&held, "the lock was cleared by an admin").await?;
-        self.start_waiting(store::turns::Waiting { workspace: scope.workspace, conversation }).await;
-        Ok(true)
+        let (turns, scope) = (self.clone(), scope.clone());
+        self.to_its_end(self.count_in(), async move {
+            let (node, lease) = (turns.inner.node, turns.inner.limits.lease_seconds);
+            let Some(held) = turns.inner.store.take_over(&scope, conversation, node, lease).await? else {
+                return Ok(false);
+            };
+            turns.inner.live.lose(held.lease.run);
+            // From here on the run is this node's, and nobody else would end it.
+            let ending = Ending::interrupted("the lock was cleared by an admin");
+            turns.settle_left_or_later(held, ending).await?;
+            turns.start_waiting(Waiting { workspace: scope.workspace, conversation }).await;
+            Ok(true)
+        })
+        .await
     }
 
     /// Stops taking new turns, gives those under way until `patience` to end, and settles the rest as interrupted.
-    pub async fn drain(&self, patience: std::time::Duration) {
+    pub async fn drain(&self, patience: Duration) {
         self.inner.draining.cancel();
         if tokio::time::timeout(patience, self.inner.live.idle()).await.is_err() {
             self.inner.live.interrupt_all();
-            let _ = tokio::time::timeout(std::time::Duration::from_secs(5), self.inner.live.idle()).await;
+            let _ = tokio::time::timeout(Duration::from_secs(5), self.inner.live.idle()).await;
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::{Deref, Range};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -82,6 +82,8 @@ pub(crate) struct LiveRun {
     tail: Mutex<Tail>,
     progress: watch::Sender<Progress>,
     readers: watch::Sender<usize>,
+    /// Somebody here has read it, or does.
+    was_read: AtomicBool,
     /// Someone wants the run ended.
     pub(crate) cancel: CancellationToken,
     /// This process is going away.
@@ -109,6 +111,7 @@ impl LiveRun {
             tail: Mutex::default(),
             progress: watch::Sender::new(Progress::default()),
             readers: watch::Sender::new(0),
+            was_read: AtomicBool::new(false),
             cancel: CancellationToken::new(),
             interrupt: CancellationToken::new(),
             lost: CancellationToken::new(),
@@ -190,13 +193,27 @@ impl LiveRun {
         self.progress.subscribe()
     }
 
+    /// Whether a reader has come, though it may have left.
+    pub(crate) fn was_read(&self) -> bool {
+        self.was_read.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn readers(&self) -> watch::Receiver<usize> {
         self.readers.subscribe()
     }
 }
 
+/// What is kept for them: each text as a whole, with all that stands beside them in it.
 fn size(events: &[LiveEvent]) -> usize {
-    events.iter().map(|event| event.data.len() + event.line.as_ref().map_or(0, |line| line.len()) + 64).sum()
+    let mut before: Option<&Arc<str>> = None;
+    let mut bytes = 64 * events.len();
+    for text in events.iter().flat_map(|event| [Some(&event.data), event.line.as_ref()]).flatten() {
+        if !before.is_some_and(|before| Arc::ptr_eq(before, &text.text)) {
+            bytes += text.text.len();
+            before = Some(&text.text);
+        }
+    }
+    bytes
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -207,6 +224,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[derive(Default)]
 pub(crate) struct Live {
     runs: Mutex<HashMap<Uuid, Arc<LiveRun>>>,
+    /// Requests that may end in a run driven here.
+    pub(crate) under_way: AtomicUsize,
     idle: Notify,
     /// Driven runs that moved while another node follows them.
     moved: Mutex<HashSet<Uuid>>,
@@ -249,7 +268,10 @@ impl Live {
     pub(crate) fn drive(&self, run: Uuid, leased: Instant) -> Arc<LiveRun> {
         let live = self.run(run);
         *lock(&live.leased) = leased;
-        live.driven.store(true, Ordering::Relaxed);
+        if !live.driven.swap(true, Ordering::Relaxed) {
+            // Readers here, who asked whoever drives it, are counted by themselves from now on.
+            *lock(&live.interest) = None;
+        }
         live
     }
 
@@ -259,6 +281,10 @@ impl Live {
             live.driven.store(false, Ordering::Relaxed);
             live.publish(Vec::new(), true);
         }
+        self.look_whether_idle();
+    }
+
+    pub(crate) fn look_whether_idle(&self) {
         self.idle.notify_waiters();
     }
 
@@ -371,11 +397,17 @@ impl Live {
         }
     }
 
-    /// Resolves when this node drives nothing.
+    /// Runs of other nodes that have readers here.
+    pub(crate) fn followed(&self) -> Vec<Uuid> {
+        let follows = |live: &LiveRun| !live.is_driven() && *live.readers.borrow() > 0;
+        lock(&self.runs).iter().filter(|(_, live)| follows(live)).map(|(run, _)| *run).collect()
+    }
+
+    /// Resolves when this node drives nothing, and nothing is about to be.
     pub(crate) async fn idle(&self) {
         loop {
             let waiting = self.idle.notified();
-            if self.driven().is_empty() {
+            if self.under_way.load(Ordering::SeqCst) == 0 && self.driven().is_empty() {
                 return;
             }
             waiting.await;
@@ -405,22 +437,24 @@ impl Live {
     /// Counts one reader of a run.
     pub(crate) fn read(&self, run: Uuid) -> Arc<LiveRun> {
         let live = self.run(run);
+        live.was_read.store(true, Ordering::Relaxed);
         live.readers.send_modify(|readers| *readers += 1);
         live
     }
 
     /// True when it was the last reader here of a run that is not driven here.
-    pub(crate) fn stop_reading(&self, run: Uuid, live: &LiveRun) -> bool {
+    pub(crate) fn stop_reading(&self, run: Uuid, live: &Arc<LiveRun>) -> bool {
         live.readers.send_modify(|readers| *readers = readers.saturating_sub(1));
         self.release(run, live)
     }
 
     /// A place that was only made for readers goes with the last one. True when it went.
-    pub(crate) fn release(&self, run: Uuid, live: &LiveRun) -> bool {
+    pub(crate) fn release(&self, run: Uuid, live: &Arc<LiveRun>) -> bool {
         let mut runs = lock(&self.runs);
+        // Not another's, which was made after a driver here had let go of this one.
         let last = *live.readers.borrow() == 0
             && !live.is_driven()
-            && runs.get(&run).is_some_and(|kept| !kept.is_driven());
+            && runs.get(&run).is_some_and(|kept| Arc::ptr_eq(kept, live));
         if last {
             runs.remove(&run);
         }

@@ -12,8 +12,8 @@ use crate::Turns;
 
 /// How long movements gather before they are told.
 const GATHER: Duration = Duration::from_millis(5);
-/// A reader says again that it follows; interest that is not renewed ends.
-pub(crate) const REMIND: Duration = Duration::from_secs(30);
+/// A node says again which runs it has readers of; interest that is not renewed ends.
+const REMIND: Duration = Duration::from_secs(30);
 pub(crate) const INTEREST: Duration = Duration::from_secs(90);
 /// By when this node has heard of a reader that another one has.
 pub(crate) const HEARING: Duration = Duration::from_millis(100);
@@ -36,13 +36,17 @@ impl Turns {
         });
         let turns = self.clone();
         self.inner.tasks.spawn(async move {
+            // In the readers' place: one that is slow, or does not read at all for a while, still counts.
+            let mut remind = tokio::time::interval(REMIND);
             loop {
-                tokio::select! {
+                let followed = tokio::select! {
                     () = turns.ended() => return,
-                    () = turns.inner.live.moved() => {}
-                }
+                    () = turns.inner.live.moved() => Vec::new(),
+                    _ = remind.tick() => turns.inner.live.followed(),
+                };
                 tokio::time::sleep(GATHER).await;
-                let news: Vec<News> = turns.inner.live.take_moved().into_iter().map(News::Moved).collect();
+                let moved = turns.inner.live.take_moved().into_iter().map(News::Moved);
+                let news: Vec<News> = moved.chain(followed.into_iter().map(News::Following)).collect();
                 turns.tell(&news).await;
             }
         });
@@ -84,6 +88,11 @@ impl Turns {
         if let Err(error) = self.inner.store.system_announce(news).await {
             tracing::debug!(%error, "news could not be told");
         }
+    }
+
+    /// This node drives a run that it did not before: those who have readers of it say so again.
+    pub(crate) async fn ask_who_follows(&self, run: Uuid) {
+        self.tell(&[News::Left(run)]).await;
     }
 
     /// Asks the node that drives the run to tell of its movements.

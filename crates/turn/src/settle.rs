@@ -85,6 +85,16 @@ impl Ending {
         Self::unsuccessful(RunStatus::Interrupted, "interrupted", message)
     }
 
+    /// Of a run that its node cannot go on with.
+    pub(crate) fn given_up(error: &TurnError) -> Self {
+        match error {
+            TurnError::Store(StoreError::Internal(_)) => {
+                Self::failed("internal", "the server could not go on with the run; its log says why")
+            }
+            _ => Self::interrupted("its node could not go on with it"),
+        }
+    }
+
     /// The same end, with the line that said it.
     pub(crate) fn said(self, line: Option<Raw>) -> Self {
         Self { line, ..self }
@@ -219,19 +229,15 @@ impl Turns {
     async fn is_ours(&self, held: &Held, settlement: &Settlement) -> bool {
         let run = self.inner.store.get_run(&own_scope(held), held.lease.run).await;
         let ours = settlement.assistant.as_ref().map(|message| message.id);
-        run.is_ok_and(|run| run.status == settlement.status && run.assistant_message == ours)
+        run.is_ok_and(|run| {
+            run.status == settlement.status && run.error == settlement.error && run.assistant_message == ours
+        })
     }
 
-    /// As `settle_interrupted`, again and again until it is done, or another's: as long as this node has the run,
-    /// nobody else ends it.
-    pub(crate) async fn settle_left(&self, held: Held, reason: &str) {
-        loop {
-            match self.settle_interrupted(&held, reason).await {
-                Ok(()) | Err(TurnError::Store(StoreError::Lost)) => return,
-                Err(error) => {
-                    tracing::warn!(run = %held.lease.run, %error, "a left run could not be settled; trying again");
-                }
-            }
+    /// Ends a left run, again and again until it is done, or another's: as long as this node has the run, nobody else
+    /// ends it.
+    pub(crate) async fn settle_left(&self, held: Held, ending: Ending) {
+        while self.try_settle_left(held, ending.clone()).await.is_err() {
             tokio::select! {
                 () = tokio::time::sleep(AGAIN) => {}
                 () = self.inner.draining.cancelled() => return,
@@ -239,13 +245,37 @@ impl Turns {
         }
     }
 
+    /// As `settle_left`, for who cannot wait: what fails now is tried again in the background.
+    pub(crate) async fn settle_left_or_later(&self, held: Held, ending: Ending) -> Result<(), TurnError> {
+        let tried = self.try_settle_left(held, ending.clone()).await;
+        if tried.is_err() {
+            let turns = self.clone();
+            self.inner.tasks.spawn(async move {
+                tokio::time::sleep(AGAIN).await;
+                turns.settle_left(held, ending).await;
+            });
+        }
+        tried
+    }
+
+    async fn try_settle_left(&self, held: Held, ending: Ending) -> Result<(), TurnError> {
+        match self.settle_stored(&held, ending).await {
+            Err(TurnError::Store(StoreError::Lost)) => Ok(()),
+            settled => settled.inspect_err(|error| {
+                tracing::warn!(run = %held.lease.run, %error, "a left run could not be settled; trying again");
+            }),
+        }
+    }
+
     /// Ends a run that its node left, with all that is in its log.
-    pub(crate) async fn settle_interrupted(&self, held: &Held, reason: &str) -> Result<(), TurnError> {
+    async fn settle_stored(&self, held: &Held, ending: Ending) -> Result<(), TurnError> {
         let live = self.inner.live.run(held.lease.run);
-        let (run, log) = self.stored_log(*held, &live).await?;
-        let settled = self.settle(log, &run, Ending::interrupted(reason), &live).await;
+        let settled = match self.stored_log(*held, &live).await {
+            Ok((run, log)) => self.settle(log, &run, ending, &live).await.map(|_| ()),
+            Err(error) => Err(error),
+        };
         self.inner.live.stop_driving(held.lease.run);
-        settled.map(|_| ())
+        settled
     }
 
     /// A run and its log as far as it is stored, to go on from there.

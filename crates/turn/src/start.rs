@@ -47,14 +47,10 @@ impl Turns {
         idempotency: Option<Idempotency>,
     ) -> Result<Started, TurnError> {
         let inner = &self.inner;
-        if inner.draining.is_cancelled() {
-            return Err(TurnError::Draining);
-        }
+        let under_way = self.take_on()?;
         self.check_agent(scope, turn.agent.as_deref()).await?;
         self.check_length(scope, &turn).await?;
         let clock = &inner.clock;
-        let interrupts = turn.on_busy.interrupts();
-        let conversation = turn.conversation;
         let brought = &turn.brought;
         let new = NewTurn {
             message: brought.message.unwrap_or_else(|| clock.new_id()),
@@ -70,6 +66,13 @@ impl Turns {
             tokens: inner.limits.tokens(),
             now: clock.now(),
         };
+        let (turns, scope) = (self.clone(), scope.clone());
+        self.to_its_end(under_way, async move { turns.begin(&scope, new).await }).await
+    }
+
+    async fn begin(&self, scope: &Scope, new: NewTurn) -> Result<Started, TurnError> {
+        let inner = &self.inner;
+        let (interrupts, conversation) = (new.turn.on_busy.interrupts(), new.turn.conversation);
         let asked = Instant::now();
         point!("accept.before");
         let begin = inner.store.begin_turn(scope, &new);
@@ -124,9 +127,7 @@ impl Turns {
         execution: StartExecution,
     ) -> Result<Started, TurnError> {
         let inner = &self.inner;
-        if inner.draining.is_cancelled() {
-            return Err(TurnError::Draining);
-        }
+        let under_way = self.take_on()?;
         self.check_agent(scope, execution.agent.as_deref()).await?;
         self.check_prompt(scope, &execution.prompt, execution.agent.as_deref()).await?;
         let StartExecution { id, prompt, agent, workflow, model, files, idempotency } = execution;
@@ -146,8 +147,13 @@ impl Turns {
             max_bag_bytes: inner.limits.max_bag_bytes,
             now: inner.clock.now(),
         };
+        let (turns, scope) = (self.clone(), scope.clone());
+        self.to_its_end(under_way, async move { turns.begin_execution(&scope, new).await }).await
+    }
+
+    async fn begin_execution(&self, scope: &Scope, new: NewExecution) -> Result<Started, TurnError> {
         let asked = Instant::now();
-        match inner.store.begin_execution(scope, &new).await? {
+        match self.inner.store.begin_execution(scope, &new).await? {
             Begun::Started { run, lease, opening, open, dispatch } => {
                 let held = Held { workspace: scope.workspace, lease };
                 self.drive((held, asked), &run, &opening, dispatch);

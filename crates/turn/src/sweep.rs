@@ -11,7 +11,7 @@ use uuid::Uuid;
 use crate::Turns;
 use crate::error::TurnError;
 use crate::failpoint::point;
-use crate::settle::own_scope;
+use crate::settle::{Ending, own_scope};
 
 /// How soon a cancel that came in at another node is acted on.
 const TICK: Duration = Duration::from_millis(500);
@@ -76,8 +76,8 @@ impl Turns {
             if known.elapsed() >= lease && !self.inner.draining.is_cancelled() {
                 since.remove(&run);
                 let turns = self.clone();
-                let settle = async move { turns.settle_left(held, "its node lost sight of it").await };
-                self.inner.tasks.spawn(settle);
+                let ending = Ending::interrupted("its node lost sight of it");
+                self.inner.tasks.spawn(async move { turns.settle_left(held, ending).await });
             }
         }
     }
@@ -129,7 +129,8 @@ impl Turns {
         let inner = &self.inner;
         // Runs begun while the question is under way are not in its answer; only those from before count.
         let (driven, asked) = (inner.live.driven(), Instant::now());
-        if driven.is_empty() {
+        // When it is time to renew, also what nobody here drives is looked for.
+        if driven.is_empty() && !renew {
             return Ok(Vec::new());
         }
         let found = inner.store.system_heartbeat(inner.node, inner.limits.lease_seconds, renew).await?;
@@ -171,7 +172,8 @@ impl Turns {
                 if self.go_on_waiting(held, asked).await {
                     return;
                 }
-                self.settle_left(held, "the node that ran it went away").await;
+                let ending = Ending::interrupted("the node that ran it went away");
+                let _ = self.settle_left_or_later(held, ending).await;
                 point!("sweep.settled");
             });
             settling.await;
@@ -204,6 +206,7 @@ impl Turns {
                 point!("queue.started");
                 let held = Held { workspace: waiting.workspace, lease };
                 self.drive((held, asked), &run, &opening, None);
+                self.ask_who_follows(run.id).await;
             }
             Ok(None) => {}
             Err(error) => tracing::warn!(%error, "a queued run could not be started; trying again later"),

@@ -16,6 +16,8 @@ use domain::grant::{Grant, GrantKind};
 use domain::model::{Ask, ModelEvent, ModelFault, ModelFaultKind, Part, PartKind, Words};
 use domain::run::{Lease, Usage};
 use domain::scope::{Role, Scope};
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use store::StoreError;
 use store::turns::Held;
@@ -46,6 +48,19 @@ pub struct Payer {
     pub scope: Scope,
     /// The run that makes the call.
     run: Option<Held>,
+}
+
+impl Payer {
+    /// Resolves when the run that makes the call is to end: its calls end with it.
+    pub fn over(&self, app: &AppState) -> BoxFuture<'static, ()> {
+        match self.run {
+            Some(held) => {
+                let turns = app.turns.clone();
+                async move { turns.over(&held).await }.boxed()
+            }
+            None => std::future::pending().boxed(),
+        }
+    }
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for Asker {

@@ -57,7 +57,7 @@ pub async fn run(
                 (telling, follower, run)
             }
         };
-        Ok(respond_as(follower, Telling { pauses: true, ..telling }, caller, named, &run))
+        Ok(respond_as(follower, Telling { pauses: true, ..telling }, caller, &run))
     }
     .await;
     app.tell_limits(&scope, None, answered).await
@@ -122,7 +122,7 @@ pub async fn connect(
     }
     let follower = app.turns.follow(app.turns.open_stream(&scope)?, run.id, after).await?;
     let telling = Telling { opening, pauses: true, ..Telling::plain(renderer) };
-    Ok(respond_as(follower, telling, caller, named, &run))
+    Ok(respond_as(follower, telling, caller, &run))
 }
 
 /// A stream that is whole already.

@@ -52,13 +52,13 @@ pub async fn chat(
                 let follower = app.turns.follow_started(stream, run.id);
                 let renderer = Renderer::after(Wire::UiMessage, 0).at(&app.public_url);
                 let telling = Telling { pauses: true, ..Telling::plain(renderer) };
-                Ok(respond_as(follower, telling, caller, named, &run))
+                Ok(respond_as(follower, telling, caller, &run))
             }
-            Opened::Found(run) => whole(&app, stream, caller, named, &run, 0).await,
+            Opened::Found(run) => whole(&app, stream, caller, &run, 0).await,
             Opened::Decided(run) => {
                 let renderer = |after| Renderer::after(Wire::UiMessage, after).at(&app.public_url);
                 let (telling, follower) = go_on(&app, &scope, stream, run.id, renderer).await?;
-                Ok(respond_as(follower, telling, caller, named, &run))
+                Ok(respond_as(follower, telling, caller, &run))
             }
         }
     }
@@ -71,14 +71,13 @@ async fn whole(
     app: &AppState,
     stream: Stream,
     caller: Caller,
-    named: Named,
     run: &Run,
     after: i64,
 ) -> Result<Response, Problem> {
     let mut follower = app.turns.follow(stream, run.id, after).await?;
     let renderer = Renderer::after(Wire::UiMessage, follower.rewind()).at(&app.public_url);
     let telling = Telling { pauses: true, ..Telling::plain(renderer) };
-    Ok(respond_as(follower, telling, caller, named, run))
+    Ok(respond_as(follower, telling, caller, run))
 }
 
 /// What has been said in a chat, as the AI SDK keeps it: for a page that is opened again.
@@ -129,7 +128,7 @@ pub async fn stream(
     let after = after(query.as_deref(), &headers)?;
     match active_run(&app, &scope, conversation_id(&scope, &id)).await? {
         None => Ok(StatusCode::NO_CONTENT.into_response()),
-        Some(run) => whole(&app, app.turns.open_stream(&scope)?, caller, named, &run, after).await,
+        Some(run) => whole(&app, app.turns.open_stream(&scope)?, caller, &run, after).await,
     }
 }
 

@@ -72,7 +72,7 @@ pub async fn create(
     let wire = wire(query.as_deref(), &headers, &[], Wire::Ndjson)?;
     let id = app.clock.new_id();
     let target = Target { bag: Bag::Execution(id), source: FileSource::User };
-    let (body, named, scope, mut upload, idempotency) = if is_multipart(&headers) {
+    let (body, scope, mut upload, idempotency) = if is_multipart(&headers) {
         let scope = caller.scope(named).await?;
         let mut upload = Upload::new(&app, &scope, target).receive(request).await?;
         let files: Vec<_> = upload.stored.iter().map(|file| file.digest.sha256).collect();
@@ -82,15 +82,14 @@ pub async fn create(
             let detail = "Files are stored as they come: name another workspace by the address or a header.";
             return Err(Problem::invalid_value("/workspace", detail));
         }
-        (body, named, scope, upload, idempotency(&headers, digest.to_string().as_bytes())?)
+        (body, scope, upload, idempotency(&headers, digest.to_string().as_bytes())?)
     } else {
         check_json(&headers)?;
         let Body(bytes) = Body::from_request(request, &app).await?;
         let body: ExecutionRequest = parse(&bytes)?;
-        let named = named.and(body.workspace)?;
-        let scope = caller.scope(named).await?;
+        let scope = caller.scope(named.and(body.workspace)?).await?;
         let upload = Upload::new(&app, &scope, target);
-        (body, named, scope, upload, idempotency(&headers, &bytes)?)
+        (body, scope, upload, idempotency(&headers, &bytes)?)
     };
     let prompt = body.prompt.filter(|prompt| !prompt.trim().is_empty());
     let prompt = prompt.ok_or_else(|| Problem::invalid_value("/prompt", "prompt is missing or empty."))?;
@@ -123,7 +122,7 @@ pub async fn create(
         Ok(started) => started,
     };
     let follower = app.turns.follow(stream, started.run.id, 0).await?;
-    let mut response = respond(follower, wire, caller, named, &started.run);
+    let mut response = respond(follower, wire, caller, &started.run);
     let name = HeaderName::from_static("threadkeep-execution");
     if let Some(value) = started.run.execution.and_then(|id| HeaderValue::from_str(&id.to_string()).ok()) {
         response.headers_mut().insert(name, value);

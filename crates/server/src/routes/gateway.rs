@@ -8,6 +8,7 @@ use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use domain::model::{Dialect, ModelEvent, ModelFault, ModelFaultKind};
+use futures_util::future::BoxFuture;
 use futures_util::{StreamExt as _, stream};
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
@@ -97,20 +98,36 @@ struct Telling {
     stream: ModelStream,
     writer: Box<dyn Writer>,
     metered: Metered,
+    /// The run that asks for it is to end.
+    over: BoxFuture<'static, ()>,
+    ended: bool,
 }
 
 impl Telling {
     /// The frames of the next events.
     async fn next(&mut self) -> Option<Bytes> {
         let silent_until = Instant::now() + HEARTBEAT;
-        loop {
-            let Ok(batch) = timeout_at(silent_until, self.stream.next()).await else {
+        while !self.ended {
+            let Ok(batch) = timeout_at(silent_until, self.batch()).await else {
                 return Some(Bytes::from_static(ALIVE));
             };
             let out = self.write(&batch?);
             if !out.is_empty() {
                 return Some(out.into());
             }
+        }
+        None
+    }
+
+    /// What the model says next, for as long as the run that asks it goes on.
+    async fn batch(&mut self) -> Option<Vec<ModelEvent>> {
+        tokio::select! {
+            biased;
+            () = &mut self.over => {
+                self.ended = true;
+                Some(vec![ModelEvent::End(Err(ModelFault::new(ModelFaultKind::Error, "The run is over.")))])
+            }
+            batch = self.stream.next() => batch,
         }
     }
 
@@ -138,21 +155,23 @@ async fn answer(
     if asked.model == MODEL {
         demo::search(app, &payer, &mut asked.ask).await;
     }
+    let over = payer.over(app);
     let metered = Metered { app: app.clone(), payer, usage: Default::default() };
-    let mut telling = Telling { stream: found.model.stream(asked.ask), writer, metered };
+    let stream = found.model.stream(asked.ask);
+    let mut telling = Telling { stream, writer, metered, over, ended: false };
     let mut begun = Vec::new();
     let silent_until = Instant::now() + HEARTBEAT;
     loop {
         let lost =
             || vec![ModelEvent::End(Err(ModelFault::new(ModelFaultKind::Error, "The answer has no end.")))];
         let batch = if asked.stream {
-            match timeout_at(silent_until, telling.stream.next()).await {
+            match timeout_at(silent_until, telling.batch()).await {
                 Ok(batch) => batch,
                 // Whoever stands between would give up; from here on a failure is an event.
                 Err(_) => return Ok(streamed(telling, ALIVE.to_vec())),
             }
         } else {
-            telling.stream.next().await
+            telling.batch().await
         };
         let batch = batch.unwrap_or_else(lost);
         let end = match batch.last() {

@@ -88,7 +88,7 @@ pub async fn create(
         let forget = run.conversation.filter(|_| !store);
         if stream {
             let telling = Telling { forget, pauses: true, ..Telling::plain(Renderer::responses(voice, -1)) };
-            return Ok(respond_as(follower, telling, caller, named, &run));
+            return Ok(respond_as(follower, telling, caller, &run));
         }
         let whole =
             if background { voice.whole() } else { to_an_end(&app, &scope, follower, voice, &run).await? };
@@ -244,7 +244,7 @@ pub async fn retrieve(
     follower.rewind();
     let renderer = Renderer::responses(voice_of(&asking), after).since(seen);
     let telling = Telling { pauses: true, ..Telling::plain(renderer) };
-    Ok(respond_as(follower, telling, caller, named, &asking.run))
+    Ok(respond_as(follower, telling, caller, &asking.run))
 }
 
 /// Ends a response that is under way.

@@ -98,7 +98,7 @@ pub async fn events(
     let run = app.store.get_run(&scope, path_id(&id)?).await?;
     let follower = app.turns.follow(app.turns.open_stream(&scope)?, run.id, after).await;
     let follower = follower.map_err(|error| beyond(error.into(), &headers))?;
-    Ok(respond(follower, wire, caller, named, &run))
+    Ok(respond(follower, wire, caller, &run))
 }
 
 /// A number that no event of the run has, by the name under which it came.

@@ -90,7 +90,7 @@ pub async fn create(
     let respond_async = prefers_async(&headers);
     let idempotency = idempotency(&headers, &bytes)?;
     let turn = read(body, &app.limits, respond_async)?;
-    let asked = Asked { caller, named, wire, respond_async };
+    let asked = Asked { caller, wire, respond_async };
     let mut open = None;
     let answered = start(&app, &scope, turn, idempotency, asked, &mut open).await;
     app.tell_limits(&scope, open, answered).await
@@ -99,7 +99,6 @@ pub async fn create(
 /// How a turn is to be answered, and to whom.
 struct Asked {
     caller: Caller,
-    named: Named,
     wire: Wire,
     respond_async: bool,
 }
@@ -112,7 +111,7 @@ async fn start(
     asked: Asked,
     open: &mut Option<OpenRuns>,
 ) -> Result<Response, Problem> {
-    let Asked { caller, named, wire, respond_async } = asked;
+    let Asked { caller, wire, respond_async } = asked;
     // Before anything is written.
     let stream = if respond_async { None } else { Some(app.turns.open_stream(scope)?) };
     let started = app.turns.start(scope, turn, idempotency).await?;
@@ -134,7 +133,7 @@ async fn start(
         true => app.turns.follow(stream, started.run.id, 0).await?,
         false => app.turns.follow_started(stream, started.run.id),
     };
-    Ok(respond(follower, wire, caller, named, &started.run))
+    Ok(respond(follower, wire, caller, &started.run))
 }
 
 /// The wire of `?wire=`, else of `Accept`, else the `usual` one. `others` are the parameters that the route has beside it.

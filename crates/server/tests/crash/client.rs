@@ -207,6 +207,14 @@ impl Stream {
         Ok(events)
     }
 
+    /// What comes before the end, as it comes.
+    pub async fn rest_of_bytes(&mut self) -> Vec<u8> {
+        while let Ok(Some(chunk)) = self.response.chunk().await {
+            self.bytes.extend_from_slice(&chunk);
+        }
+        std::mem::take(&mut self.bytes)
+    }
+
     /// The next events up to and with this number.
     pub async fn until(&mut self, seq: i64) -> Vec<Event> {
         let mut events: Vec<Event> = Vec::new();
@@ -217,9 +225,9 @@ impl Stream {
     }
 }
 
-/// A frame as an event; a comment is none.
+/// A frame as an event; a comment is none, and no more is when to come back.
 fn parse(frame: &str) -> anyhow::Result<Option<Event>> {
-    if frame.starts_with(':') {
+    if frame.starts_with(':') || frame.starts_with("retry:") {
         return Ok(None);
     }
     let part = |name: &str| frame.lines().find_map(|line| line.strip_prefix(name)).context(frame.to_owned());

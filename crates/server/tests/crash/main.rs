@@ -16,5 +16,6 @@ mod ledger;
 mod nodes;
 mod outage;
 mod points;
+mod readers;
 mod rounds;
 mod stop;

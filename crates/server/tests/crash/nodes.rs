@@ -13,22 +13,22 @@ use crate::client::{Caller, Event, new_id, turn};
 use crate::house::{House, LEASE, SETTLED, accepted, delta, endless, story};
 use crate::ledger::fold;
 
-struct Nodes {
-    house: House,
-    a: ServerProcess,
-    b: ServerProcess,
-    on_a: Caller,
-    on_b: Caller,
+pub struct Nodes {
+    pub house: House,
+    pub a: ServerProcess,
+    pub b: ServerProcess,
+    pub on_a: Caller,
+    pub on_b: Caller,
 }
 
-async fn nodes(script: Vec<Action>) -> Option<Nodes> {
+pub async fn nodes(script: Vec<Action>) -> Option<Nodes> {
     let house = House::postgres(script).await?;
     let (a, b) = (house.serve().await, house.serve().await);
     let (on_a, on_b) = (house.first_caller(&a).await, house.caller(&b));
     Some(Nodes { house, a, b, on_a, on_b })
 }
 
-fn status(log: &[Event]) -> String {
+pub fn status(log: &[Event]) -> String {
     let last = log.last().expect("an event");
     last.json()["status"].as_str().unwrap_or_else(|| panic!("{last:?}")).to_owned()
 }

@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use testkit::sandbox::{Action, Release};
 use testkit::server::Backend;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
 
 use crate::scripts::{delta, hang_after, open, result, wait_after};
 use crate::sse::Stream;
@@ -16,6 +18,7 @@ stories!(
     a_grace_for_those_who_come_back,
     a_run_that_goes_on_alone,
     a_retry_that_waits_for_nothing_lets_the_run_go_on,
+    who_leaves_before_the_answer_leaves_nothing_stuck,
 );
 
 /// How soon the sandbox must know.
@@ -139,4 +142,93 @@ async fn a_retry_that_waits_for_nothing_lets_the_run_go_on(backend: Backend) -> 
         assert_eq!(world.settled(run).await["status"], "succeeded");
     }
     Some(())
+}
+
+/// A client that closes its connection while its turn is being accepted: either there is no turn, or it is driven and
+/// ends. Not by its lease, which is long.
+async fn who_leaves_before_the_answer_leaves_nothing_stuck(backend: Backend) -> Option<()> {
+    let world = World::start_with(backend, |config| config.limits.lease_seconds = 600).await?;
+    let mut threads = Vec::new();
+    for _ in 0..40 {
+        let body = json!({ "data": { "type": "chat_conversation", "attributes": {} } });
+        let request = world.request(reqwest::Method::POST, crate::world::CONVERSATIONS);
+        let made =
+            ask(request.header("content-type", "application/vnd.api+json").body(body.to_string())).await;
+        threads.push(made.body["data"]["id"].as_str().unwrap().to_owned());
+    }
+    let address = world.server.url().strip_prefix("http://").unwrap().to_owned();
+    for (n, thread) in threads.iter().enumerate() {
+        let body = json!({ "conversation": thread, "message": "hi" }).to_string();
+        let request = format!(
+            "POST /v1/turns HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {}\r\n\
+             content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            world.bearer(),
+            body.len()
+        );
+        let mut connection = TcpStream::connect(&address).await.unwrap();
+        connection.write_all(request.as_bytes()).await.unwrap();
+        // Some before the request is read, some while it is written down, some after.
+        tokio::time::sleep(Duration::from_micros(150 * n as u64)).await;
+    }
+    let mut begun = 0;
+    for thread in &threads {
+        let runs = world.get(&format!("{}/{thread}/runs", crate::world::CONVERSATIONS)).await;
+        for run in runs.body["data"].as_array().unwrap() {
+            begun += 1;
+            world.settled(run["id"].as_str().unwrap()).await;
+        }
+        let next = world.tell(&json!({ "conversation": thread, "message": "again" })).await;
+        assert_eq!(next.status(), "succeeded");
+    }
+    assert!(begun > 0, "no client left late enough");
+    Some(())
+}
+
+/// As after a write that is there though it was answered as failed: the run is this node's, which knows nothing of it
+/// and drives no other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_that_its_idle_node_knows_nothing_of_is_ended() {
+    crate::world::tell(Backend::Sqlite, begun_past_the_server).await;
+}
+
+#[expect(clippy::disallowed_methods, reason = "written past the server, which has the clock")]
+async fn begun_past_the_server(backend: Backend) -> Option<()> {
+    let world = World::start_with(backend, |config| config.limits.lease_seconds = 2).await?;
+    world.play(hang_after(vec![delta("a")]));
+    let mut known = world.begin(&json!({ "message": "hi" })).await;
+    known.until("delta").await;
+    let (node, known_run) = (node_of(&world, &known.run()), known.run());
+    drop(known);
+    world.settled(&known_run).await;
+    let (limits, id) = (domain::limits::Limits::default(), uuid::Uuid::new_v4);
+    let turn = serde_json::from_value(
+        json!({ "message": { "content": r#"[{"type":"text","text":"lost"}]"#, "text": "lost" }, "on_busy": "reject",
+        "on_disconnect": "continue" }),
+    );
+    let new = store::turns::NewTurn {
+        run: id(),
+        message: id(),
+        conversation: id(),
+        branch: id(),
+        turn: turn.unwrap(),
+        idempotency: None,
+        node,
+        lease_seconds: 2,
+        open_runs: limits.open_runs(),
+        tokens: limits.tokens(),
+        now: jiff::Timestamp::now(),
+    };
+    world.server.store().begin_turn(&world.scope(), &new).await.unwrap();
+    let run = world.settled(&new.run.to_string()).await;
+    assert_eq!(run["status"], "interrupted", "{run}");
+    Some(())
+}
+
+/// The node that drives a run, as its row says.
+#[expect(clippy::disallowed_methods, reason = "past the store, which tells no one")]
+fn node_of(world: &World, run: &str) -> uuid::Uuid {
+    let db = rusqlite::Connection::open(world.server.data().join("test.db")).unwrap();
+    let run = uuid::Uuid::parse_str(run).unwrap();
+    let node: String = db.query_row("SELECT node FROM runs WHERE id = ?1", [run], |row| row.get(0)).unwrap();
+    node.parse().unwrap()
 }

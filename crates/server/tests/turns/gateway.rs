@@ -24,6 +24,7 @@ stories!(
     failures_are_told_as_clients_expect_them,
     a_run_has_a_token_of_its_own_and_what_it_uses_is_counted,
     a_client_that_leaves_lets_the_provider_go,
+    a_run_that_is_cancelled_lets_the_provider_go,
 );
 
 const PATHS: [&str; 2] = ["/v1/chat/completions", "/v1/messages"];
@@ -298,6 +299,38 @@ async fn a_client_that_leaves_lets_the_provider_go(backend: Backend) -> Option<(
     response.chunk().await.unwrap().unwrap();
     drop(response);
     provider.disconnected(0).await.unwrap();
+    Some(())
+}
+
+/// Also where its sandbox goes on reading, and on whichever path it asked.
+async fn a_run_that_is_cancelled_lets_the_provider_go(backend: Backend) -> Option<()> {
+    let begun = &OPENAI[..OPENAI.find("\n\n").unwrap() + 2];
+    let mut script = stream(begun);
+    script.push(Action::Hang);
+    let (world, provider) = world_with(backend, script).await?;
+    world.play(wait_after(vec![], &Release::default(), "Never."));
+    let mut running = world.begin(&json!({ "message": "Go", "on_disconnect": "continue" })).await;
+    running.next().await.unwrap();
+    let envelope = world.sandbox.request(0).await.unwrap().body;
+    let url = format!("{}/config", envelope["agent_url"].as_str().unwrap());
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    let config = client.get(url).bearer_auth(envelope["config_token"].as_str().unwrap());
+    let model = ask(config).await.body["model"].clone();
+    let (base, token) = (model["base_url"].as_str().unwrap(), model["api_key"].as_str().unwrap());
+    let body =
+        json!({ "model": "openai/m", "stream": true, "messages": [{ "role": "user", "content": "Hi" }] });
+    let call = client.post(format!("{base}/chat/completions")).bearer_auth(token).json(&body);
+    let mut answer = call.send().await.unwrap();
+    answer.chunk().await.unwrap().unwrap();
+    world.cancel(&running.run()).await;
+    provider.disconnected(0).await.unwrap();
+    // It is told, and the answer ends.
+    let mut rest = Vec::new();
+    while let Some(chunk) = answer.chunk().await.unwrap() {
+        rest.extend_from_slice(&chunk);
+    }
+    assert!(String::from_utf8_lossy(&rest).contains("The run is over."), "{rest:?}");
+    assert_eq!(running.rest().await.status(), "cancelled");
     Some(())
 }
 

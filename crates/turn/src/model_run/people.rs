@@ -130,6 +130,7 @@ impl Turns {
         match self.find_waiting(&held).await {
             Ok(Some((run, left))) => {
                 self.drive_from((held, leased), &run, left, Beginning::Left);
+                self.ask_who_follows(held.lease.run).await;
                 true
             }
             Ok(None) => false,
@@ -141,12 +142,11 @@ impl Turns {
     }
 
     async fn find_waiting(&self, held: &Held) -> Result<Option<(Run, RunLog)>, TurnError> {
-        let store = &self.inner.store;
-        let known = store.list_approvals(held.workspace, held.lease.run).await?;
+        let (store, live) = (&self.inner.store, self.inner.live.run(held.lease.run));
+        let known = retry(&live, || store.list_approvals(held.workspace, held.lease.run)).await?;
         if known.iter().all(|one| one.started) {
             return Ok(None);
         }
-        let live = self.inner.live.run(held.lease.run);
         let (run, log) = self.stored_log(*held, &live).await?;
         let open = log.fold.open_calls();
         let waits = known.iter().any(|one| !one.started && open.contains(&(one.round, one.call.id.as_str())));
