@@ -461,3 +461,38 @@ impl Live {
         last
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(seq: i64, text: &Arc<str>, place: Range<usize>) -> LiveEvent {
+        LiveEvent { seq, ts: 0, kind: "delta", data: Piece::new(text, place), line: None }
+    }
+
+    #[test]
+    fn what_stands_beside_the_events_is_counted_too() {
+        let live = LiveRun::new();
+        // Little of each batch is told; the rest is for the trace.
+        let text: Arc<str> = "x".repeat(TAIL_BYTES / 2).into();
+        for seq in 1..=10 {
+            let text: Arc<str> = Arc::from(&*text);
+            live.publish(vec![event(2 * seq - 1, &text, 0..1), event(2 * seq, &text, 1..2)], false);
+        }
+        assert_eq!(lock(&live.tail).batches.len(), 1);
+        assert!(live.after(16).is_none() && live.after(18).is_some_and(|batches| batches.len() == 1));
+    }
+
+    #[test]
+    fn a_place_goes_with_its_own_last_reader_only() {
+        let (live, run) = (Live::default(), Uuid::from_u128(1));
+        let old = live.read(run);
+        live.drive(run, Instant::now());
+        live.stop_driving(run);
+        let new = live.read(run);
+        assert_eq!(live.followed(), [run]);
+        assert!(!live.stop_reading(run, &old));
+        assert!(live.find(run).is_some_and(|kept| Arc::ptr_eq(&kept, &new)));
+        assert!(live.stop_reading(run, &new) && live.find(run).is_none());
+    }
+}

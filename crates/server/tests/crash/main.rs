@@ -15,6 +15,7 @@ mod kills;
 mod ledger;
 mod nodes;
 mod outage;
+mod panics;
 mod points;
 mod readers;
 mod rounds;

@@ -34,7 +34,9 @@ async fn a_node_that_stops_takes_no_run_of_another_along() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_that_was_queued_ends_with_its_last_reader() {
     let gate = Release::default();
-    let Some(nodes) = nodes(vec![accepted(), delta("a"), Action::WaitFor(gate.clone())]).await else { return };
+    let Some(nodes) = nodes(vec![accepted(), delta("a"), Action::WaitFor(gate.clone())]).await else {
+        return;
+    };
     let first = nodes.on_a.say(None, "first").await;
     let mut body = turn(Some(&first.conversation), "second");
     body["on_disconnect"] = "cancel".into();

@@ -184,6 +184,38 @@ async fn who_leaves_before_the_answer_leaves_nothing_stuck(backend: Backend) -> 
     Some(())
 }
 
+/// A reader that takes nothing any more, without closing its connection, is nobody's reader after a while.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_that_reads_no_more_is_given_up() {
+    crate::world::tell(Backend::Sqlite, read_no_more).await;
+}
+
+async fn read_no_more(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    // More than the connection's buffers hold.
+    world.play(hang_after((0..200).map(|_| delta(&"x".repeat(60_000))).collect()));
+    let address = world.server.url().strip_prefix("http://").unwrap().to_owned();
+    let body = json!({ "message": "hi" }).to_string();
+    let request = format!(
+        "POST /v1/turns HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {}\r\n\
+         content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        world.bearer(),
+        body.len()
+    );
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    let mut connection = socket.connect(address.parse().unwrap()).await.unwrap();
+    connection.write_all(request.as_bytes()).await.unwrap();
+    world.sandbox.disconnected(0).await.unwrap();
+    let list = world.get(crate::world::CONVERSATIONS).await;
+    let thread = list.body["data"][0]["id"].as_str().unwrap();
+    let runs = world.get(&format!("{}/{thread}/runs", crate::world::CONVERSATIONS)).await;
+    let run = world.settled(runs.body["data"][0]["id"].as_str().unwrap()).await;
+    assert_eq!(run["status"], "cancelled", "{run}");
+    drop(connection);
+    Some(())
+}
+
 /// As after a write that is there though it was answered as failed: the run is this node's, which knows nothing of it
 /// and drives no other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -12,6 +12,7 @@ use crate::world::{CONVERSATIONS, World, ask, refused, stories, thread};
 stories!(
     private_and_shared,
     out_of_sight,
+    another_workspace,
     strangers,
     a_deleted_conversation,
     a_deleted_conversations_queue,
@@ -88,6 +89,26 @@ async fn out_of_sight(backend: Backend) -> Option<()> {
 }
 
 /// The stream ends without an end of its run, and before the first heartbeat: nobody waited for the next look.
+/// Who named no workspace was in one; coming into another ends no stream.
+async fn another_workspace(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let gate = Release::default();
+    world.play(wait_after(vec![delta("a")], &gate, "ab"));
+    let mut stream = world.begin(&json!({ "message": "mine" })).await;
+    stream.until("delta").await;
+    let other = world.server.person("ann", "acme").create_workspace("Another").await.unwrap();
+    assert_ne!(other, world.workspace.to_string());
+    // Rights change in hers, so it is looked again what she may see.
+    let path = format!("/v1/workspaces/{}/members", world.workspace);
+    let added = world.send(Method::POST, &path, Some(&json!({ "user": "bob", "role": "member" }))).await;
+    assert_eq!(added.status, 201, "{}", added.text);
+    let removed = world.send(Method::DELETE, &format!("{path}/bob"), None).await;
+    assert_eq!(removed.status, 204, "{}", removed.text);
+    gate.open();
+    assert_eq!(stream.rest().await.status(), "succeeded");
+    Some(())
+}
+
 async fn assert_cut(reader: &mut Stream) {
     while reader.read().await {}
     let told = String::from_utf8_lossy(&reader.bytes);
