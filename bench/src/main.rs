@@ -18,7 +18,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 
 use anyhow::Context as _;
-use clap::{Arg, Command, value_parser};
+use clap::{Arg, ArgAction, Command, value_parser};
 
 use crate::measure::Pace;
 use crate::place::Database;
@@ -65,7 +65,8 @@ fn arguments() -> Command {
                 .hide(true)
                 .about("Serves as the bare relay; the benchmark starts it by itself")
                 .arg(Arg::new("upstream").long("upstream").required(true))
-                .arg(Arg::new("database").long("database")),
+                .arg(Arg::new("database").long("database"))
+                .arg(Arg::new("accepts").long("accepts").action(ArgAction::SetTrue).requires("database")),
         )
         .subcommand(
             Command::new("upstream")
@@ -79,7 +80,8 @@ async fn main() -> anyhow::Result<()> {
     let given = arguments().get_matches();
     if let Some(("relay", given)) = given.subcommand() {
         let upstream = given.get_one::<String>("upstream").context("the relay needs an upstream")?;
-        return turns::relay::run(upstream, given.get_one::<String>("database").map(String::as_str)).await;
+        let database = given.get_one::<String>("database").map(String::as_str);
+        return turns::relay::run(upstream, database, given.get_flag("accepts")).await;
     }
     if let Some(("upstream", _)) = given.subcommand() {
         return turns::upstream::run().await;

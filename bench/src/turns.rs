@@ -63,6 +63,7 @@ pub async fn run(plan: &Plan<'_>) -> anyhow::Result<()> {
     let rows = || std::iter::once(Rows::Sqlite).chain(peers.iter().map(|peers| Rows::Postgres(peers.url())));
     let mut kinds = vec![Kind::Relay];
     kinds.extend(rows().map(Kind::KeepingRelay));
+    kinds.push(Kind::AcceptingRelay);
     kinds.extend(databases.iter().map(Kind::Threadkeep));
     kinds.extend(plan.node.iter().flat_map(|node| rows().map(|rows| Kind::Node(node, rows))));
 

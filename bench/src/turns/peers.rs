@@ -56,6 +56,8 @@ pub enum Kind<'a> {
     KeepingRelay(Rows<'a>),
     /// The same with the model's.
     ModelRelay,
+    /// As the keeping one, with what was said kept before the first byte.
+    AcceptingRelay,
     /// The folder with its installed packages.
     Node(&'a Path, Rows<'a>),
 }
@@ -67,6 +69,7 @@ impl Kind<'_> {
             Self::Relay => "bare relay".into(),
             Self::KeepingRelay(rows) => format!("relay that keeps two rows, {}", rows.name()),
             Self::ModelRelay => "relay of a model that keeps two rows, SQLite".into(),
+            Self::AcceptingRelay => "relay that keeps the first row first, SQLite".into(),
             Self::Node(_, rows) => format!("{NODE}, {}", rows.name()),
         }
     }
@@ -77,6 +80,7 @@ impl Kind<'_> {
             Self::Threadkeep(_) => Role::Ours,
             Self::Relay => Role::Beside,
             Self::KeepingRelay(_) | Self::ModelRelay => Role::Relay,
+            Self::AcceptingRelay => Role::Accepting,
             Self::Node(..) => Role::Node,
         }
     }
@@ -85,7 +89,7 @@ impl Kind<'_> {
         match self {
             Self::Threadkeep(database) => database.name,
             Self::KeepingRelay(rows) | Self::Node(_, rows) => rows.name(),
-            Self::Relay | Self::ModelRelay => Rows::Sqlite.name(),
+            Self::Relay | Self::ModelRelay | Self::AcceptingRelay => Rows::Sqlite.name(),
         }
     }
 }
@@ -95,6 +99,8 @@ impl Kind<'_> {
 pub enum Role {
     Ours,
     Relay,
+    /// Promises what Threadkeep does before its first byte: what that is held against, too.
+    Accepting,
     Node,
     Beside,
 }
@@ -125,17 +131,20 @@ impl Subject {
                 let (process, started) = timed(threadkeep(database, sandbox, server, data.path())).await?;
                 (Process::Threadkeep(Box::new(process)), started)
             }
-            Kind::Relay | Kind::KeepingRelay(_) | Kind::ModelRelay => {
+            Kind::Relay | Kind::KeepingRelay(_) | Kind::ModelRelay | Kind::AcceptingRelay => {
                 let path = if matches!(kind, Kind::ModelRelay) { "/v1/chat/completions" } else { "/stream" };
                 let mut command = Command::new(std::env::current_exe()?);
                 command.args(["relay", "--upstream", &format!("{sandbox}{path}")]);
                 let rows = match kind {
                     Kind::KeepingRelay(rows) => Some(*rows),
-                    Kind::ModelRelay => Some(Rows::Sqlite),
+                    Kind::ModelRelay | Kind::AcceptingRelay => Some(Rows::Sqlite),
                     _ => None,
                 };
                 if let Some(rows) = rows {
                     command.arg("--database").arg(rows.address(&data.path().join("relay.db")));
+                }
+                if matches!(kind, Kind::AcceptingRelay) {
+                    command.arg("--accepts");
                 }
                 let (peer, started) = timed(Peer::start(&mut command)).await?;
                 (Process::Peer(Box::new(peer)), started)
@@ -161,7 +170,7 @@ impl Subject {
                 };
                 ("/v1/turns?wire=envelope", users().map(headers).collect(), r#"{"message":"{ask}"}"#)
             }
-            Kind::Relay | Kind::KeepingRelay(_) | Kind::ModelRelay => {
+            Kind::Relay | Kind::KeepingRelay(_) | Kind::ModelRelay | Kind::AcceptingRelay => {
                 ("/", Vec::new(), r#"{"message":"{ask}"}"#)
             }
             Kind::Node(..) => ("/turn", Vec::new(), r#"{"id":"{n}-{ask}","text":"{ask}"}"#),

@@ -1,7 +1,8 @@
 //! The bare relay: what a turn costs when next to nothing is promised. It forwards the request to its upstream, a
 //! sandbox or a model, reads the lines, sends the deltas on, and at the end, before the last event, commits two rows:
 //! what was said and what was answered, found again by their thread, in SQLite (`synchronous = FULL`) or PostgreSQL. One
-//! writer, group commit. No sign-in, no log, no resume. Without a database it only hands the bytes on.
+//! writer, group commit. No sign-in, no log, no resume. Without a database it only hands the bytes on. One that accepts
+//! commits what was said by itself, before it asks its upstream or answers: what a first byte costs that promises something.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -53,16 +54,18 @@ struct Relay {
     upstream: Uri,
     /// None: nothing is read and nothing is kept.
     saves: Option<mpsc::UnboundedSender<Save>>,
+    /// What was said is kept before anything is answered.
+    accepts: bool,
 }
 
+/// Rows of one thread, each with its role, to be kept together.
 struct Save {
-    said: String,
-    answered: String,
+    rows: Vec<(&'static str, String)>,
     saved: oneshot::Sender<()>,
 }
 
 /// Serves until it is killed; says its address first.
-pub async fn run(upstream: &str, database: Option<&str>) -> anyhow::Result<()> {
+pub async fn run(upstream: &str, database: Option<&str>, accepts: bool) -> anyhow::Result<()> {
     let saves = match database {
         Some(url) if url.starts_with("postgres://") => Some(start_postgres(url).await?),
         Some(file) => Some(start_sqlite(Path::new(file))?),
@@ -71,7 +74,7 @@ pub async fn run(upstream: &str, database: Option<&str>) -> anyhow::Result<()> {
     let mut connector = HttpConnector::new();
     connector.set_nodelay(true);
     let client = Client::builder(TokioExecutor::new()).build(connector);
-    let relay = Arc::new(Relay { client, upstream: upstream.parse()?, saves });
+    let relay = Arc::new(Relay { client, upstream: upstream.parse()?, saves, accepts });
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     writeln!(std::io::stdout(), "http://{}", listener.local_addr()?)?;
     let mut connections = JoinSet::new();
@@ -114,8 +117,9 @@ fn write(db: &Connection, mut queue: mpsc::UnboundedReceiver<Save>) -> rusqlite:
         let mut insert = db.prepare_cached("INSERT INTO said (thread, role, text) VALUES (?1, ?2, ?3)")?;
         for save in &saves {
             let thread = threads.next();
-            insert.execute((&thread, "user", &save.said))?;
-            insert.execute((&thread, "assistant", &save.answered))?;
+            for (role, text) in &save.rows {
+                insert.execute((&thread, role, text))?;
+            }
         }
         transaction.commit()?;
         for save in saves.drain(..) {
@@ -145,10 +149,11 @@ async fn start_postgres(url: &str) -> anyhow::Result<mpsc::UnboundedSender<Save>
     tasks.spawn(async move {
         let (mut saves, mut threads) = (Vec::<Save>::new(), threads());
         while queue.recv_many(&mut saves, 256).await > 0 {
-            let ids: Vec<String> =
-                saves.iter().flat_map(|_| std::iter::repeat_n(threads.next(), 2)).flatten().collect();
-            let roles: Vec<&str> = saves.iter().flat_map(|_| ["user", "assistant"]).collect();
-            let texts: Vec<&str> = saves.iter().flat_map(|save| [&*save.said, &*save.answered]).collect();
+            let ids = saves.iter().flat_map(|save| std::iter::repeat_n(threads.next(), save.rows.len()));
+            let ids: Vec<String> = ids.flatten().collect();
+            let roles: Vec<&str> = saves.iter().flat_map(|save| &save.rows).map(|(role, _)| *role).collect();
+            let texts: Vec<&str> =
+                saves.iter().flat_map(|save| &save.rows).map(|(_, text)| &**text).collect();
             db.execute(&insert, &[&ids, &roles, &texts]).await?;
             for save in saves.drain(..) {
                 let _ = save.saved.send(());
@@ -183,6 +188,9 @@ type Answer = Response<http_body_util::combinators::UnsyncBoxBody<Bytes, Broken>
 
 async fn turn(relay: Arc<Relay>, request: Request<Incoming>) -> anyhow::Result<Answer> {
     let said = request.into_body().collect().await?.to_bytes();
+    if relay.accepts {
+        relay.save(vec![("user", String::from_utf8(said.to_vec())?)]).await?;
+    }
     let forwarded = Request::post(relay.upstream.clone())
         .header("content-type", "application/json")
         .body(Full::new(said.clone()))?;
@@ -266,10 +274,17 @@ impl UnderWay {
     }
 
     async fn save(&mut self) -> anyhow::Result<()> {
+        let said = ("user", std::mem::take(&mut self.said));
+        let answered = ("assistant", std::mem::take(&mut self.answered));
+        self.relay.save(if self.relay.accepts { vec![answered] } else { vec![said, answered] }).await
+    }
+}
+
+impl Relay {
+    async fn save(&self, rows: Vec<(&'static str, String)>) -> anyhow::Result<()> {
         let (saved, waiting) = oneshot::channel();
-        let (said, answered) = (std::mem::take(&mut self.said), std::mem::take(&mut self.answered));
-        let saves = self.relay.saves.as_ref().context("there is no writer")?;
-        saves.send(Save { said, answered, saved }).ok().context("the writer has ended")?;
+        let saves = self.saves.as_ref().context("there is no writer")?;
+        saves.send(Save { rows, saved }).ok().context("the writer has ended")?;
         Ok(waiting.await?)
     }
 }

@@ -119,6 +119,10 @@ impl Board {
         for (what, most) in [(ADDED, 3.0), (PACED_BYTE, 2.0)].into_iter().filter(|(what, _)| self.has(what)) {
             goals.extend(beside(what, Role::Relay).map(|(what, figure)| at_most(most, what, figure)));
         }
+        if self.has(PACED_BYTE) {
+            let accepted = beside(PACED_BYTE, Role::Accepting);
+            goals.extend(accepted.map(|(what, figure)| at_most(2.0, what, figure)));
+        }
         let held = self.rows.iter().filter(|(what, _)| what.starts_with("KiB per held stream"));
         let held = held.map(|(what, _)| (what.as_str(), 48.0));
         for (what, most) in
