@@ -4,7 +4,6 @@ use async_trait::async_trait;
 use domain::conversation::Conversation;
 use domain::message::{Message, MessageRole, NewMessage, Window, plain_text};
 use domain::scope::Scope;
-use futures_util::future::join;
 use jiff::Timestamp;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
@@ -86,7 +85,7 @@ async fn append(
     for message in messages {
         head.seq += 1;
         let text = plain_text(&message.content);
-        insert(tx, scope, conversation, head, message).await?;
+        insert(tx, scope, (conversation, None), head, message).await?;
         let named = named_files(&message.file_attachments)?;
         let files: Vec<_> =
             run_files::pick(tx, scope, conversation, &named).await?.into_iter().flatten().collect();
@@ -101,11 +100,11 @@ async fn append(
     Ok(thread)
 }
 
-/// Writes a message and its words as a branch's newest.
+/// Writes a message and its words as a branch's newest; with the words of the title that it gave its conversation.
 pub(super) async fn insert(
     tx: &Transaction,
     scope: &Scope,
-    conversation: Uuid,
+    (conversation, title): (Uuid, Option<&str>),
     Head { branch, seq }: Head,
     message: &NewMessage,
 ) -> Result<()> {
@@ -113,7 +112,9 @@ pub(super) async fn insert(
     let text = plain_text(&message.content).replace('\0', "\u{fffd}");
     let content = to_json(&message.content)?;
     let role = message.role.as_str();
-    let values: Params<'_> = vec![
+    let words = search::words(scope, &text);
+    let title = title.map(|title| search::words(scope, title));
+    let mut values: Params<'_> = vec![
         &scope.workspace,
         &conversation,
         &branch,
@@ -127,18 +128,23 @@ pub(super) async fn insert(
         &message.token_count,
         &message.metadata,
         &message.created_at,
+        &words,
     ];
-    let row = tx.insert(
-        "message id",
-        "INSERT INTO messages (workspace_id, conversation_id, branch, seq, id, role, text, content, \
+    let mut titled = "";
+    if let Some(title) = &title {
+        values.push(title);
+        titled = ", titled AS (INSERT INTO title_search (workspace_id, conversation_id, words) \
+                  VALUES ($1, $2, $15::text::tsvector))";
+    }
+    // One statement: what it costs to begin one is a good part of what a row costs.
+    let text = format!(
+        "WITH said AS (INSERT INTO messages (workspace_id, conversation_id, branch, seq, id, role, text, content, \
          file_attachments, sources, token_count, metadata, created_at) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)",
-        &values,
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)){titled} \
+         INSERT INTO message_search (workspace_id, conversation_id, message_id, seq, created_at, words) \
+         VALUES ($1, $2, $5, $4, $13, $14::text::tsvector)"
     );
-    let words = search::index_message(tx, scope, conversation, seq, message, &text);
-    // The one does not wait for the other; an id that is taken is found by the first.
-    let (row, words) = join(row, words).await;
-    row.and(words)
+    tx.insert("message id", &text, &values).await
 }
 
 /// Every message of the conversation `$2`, branch by branch.

@@ -7,7 +7,7 @@
 use std::collections::{HashMap, HashSet};
 
 use domain::conversation::{Conversation, ConversationSearch, Found, Page};
-use domain::message::{Message, NewMessage};
+use domain::message::Message;
 use domain::scope::Scope;
 use domain::search::{highlight_message, highlight_title, index_tsvector};
 use jiff::Timestamp;
@@ -21,7 +21,7 @@ use crate::list::{self, Dialect, Sql};
 use crate::search::{self, CANDIDATES, MESSAGES, ROUNDS, Ranked};
 
 /// The words of a text as a tsvector, with the word that all documents of the workspace have.
-fn words(scope: &Scope, text: &str) -> String {
+pub(super) fn words(scope: &Scope, text: &str) -> String {
     format!("{} {}", workspace_word(scope.workspace), index_tsvector(text))
 }
 
@@ -55,23 +55,6 @@ pub(super) async fn index_new_titles(tx: &Transaction, scope: &Scope, all: &[&Co
     Ok(())
 }
 
-pub(super) async fn index_message(
-    tx: &Transaction,
-    scope: &Scope,
-    conversation: Uuid,
-    seq: i64,
-    message: &NewMessage,
-    text: &str,
-) -> Result<()> {
-    tx.execute(
-        "INSERT INTO message_search (workspace_id, conversation_id, message_id, seq, created_at, words) \
-         VALUES ($1, $2, $3, $4, $5, $6::text::tsvector)",
-        &[&scope.workspace, &conversation, &message.id, &seq, &message.created_at, &words(scope, text)],
-    )
-    .await?;
-    Ok(())
-}
-
 /// The words of a message that was changed in its place.
 pub(super) async fn reindex_message(
     tx: &Transaction,
@@ -88,7 +71,7 @@ pub(super) async fn reindex_message(
     tx.execute(&text, &[&scope.workspace, &conversation, &message.id, &words]).await.map(|_| ())
 }
 
-/// As `index_message`, for many.
+/// The words of many messages that are new.
 pub(super) async fn index_messages(
     tx: &Transaction,
     scope: &Scope,

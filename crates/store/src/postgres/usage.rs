@@ -79,6 +79,19 @@ const ADD: &str = "ON CONFLICT (workspace_id, day, user_id, part) DO UPDATE \
      output_tokens = usage_days.output_tokens + excluded.output_tokens, runs = usage_days.runs + excluded.runs";
 const COLUMNS: &str = "(workspace_id, day, user_id, part, input_tokens, output_tokens, runs)";
 
+/// Which day and part of it a run is counted in.
+pub(super) fn place(run: Uuid, now: Timestamp) -> (String, i16) {
+    (day(now), part(run))
+}
+
+/// Counts into the day of who asked for the run that `from` has as `r`: its day, part, input, output and runs.
+pub(super) fn add_from(from: &str, [day, part, input, output, runs]: [&str; 5]) -> String {
+    format!(
+        "INSERT INTO usage_days {COLUMNS} SELECT r.workspace_id, {day}::text, r.user_id, {part}::smallint, \
+         {input}::bigint, {output}::bigint, {runs}::bigint FROM {from} {ADD}"
+    )
+}
+
 /// Into the day of who asked for the run. The last of a transaction's writes: others wait for the row until its end.
 pub(super) async fn add_of_run(
     tx: &Transaction,
@@ -86,15 +99,12 @@ pub(super) async fn add_of_run(
     (usage, runs): (Usage, i64),
     now: Timestamp,
 ) -> Result<()> {
-    let text = format!(
-        "INSERT INTO usage_days {COLUMNS} SELECT r.workspace_id, $3::text, r.user_id, $4::smallint, $5::bigint, \
-         $6::bigint, $7::bigint FROM runs r WHERE {} AND r.id = $2 {ADD}",
-        tx.inside("r.workspace_id")
-    );
-    let (run, day) = (held.lease.run, day(now));
+    let from = format!("runs r WHERE {} AND r.id = $2", tx.inside("r.workspace_id"));
+    let text = add_from(&from, ["$3", "$4", "$5", "$6", "$7"]);
+    let (run, (day, part)) = (held.lease.run, place(held.lease.run, now));
     let Usage { input_tokens, output_tokens } = usage;
     let params: [&(dyn ToSql + Sync); 7] =
-        [&held.workspace, &run, &day, &part(run), &input_tokens, &output_tokens, &runs];
+        [&held.workspace, &run, &day, &part, &input_tokens, &output_tokens, &runs];
     tx.execute(&text, &params).await.map(|_| ())
 }
 

@@ -2,7 +2,7 @@
 
 use domain::message::plain_text;
 use domain::run::{Run, RunStatus, Usage};
-use futures_util::future::{join, join3};
+use futures_util::future::join;
 
 use crate::error::{Result, StoreError};
 use crate::postgres::branches::{self, Head};
@@ -16,7 +16,6 @@ pub(super) async fn settle(tx: &Transaction, held: &Held, settlement: &Settlemen
     let scope = own_scope(held.workspace);
     // The conversation may have been deleted meanwhile: what the user saw is kept all the same.
     let thread = conversations::find_locked_of_run(tx, held).await?;
-    let counted = usage::add_of_run(tx, held, (settlement.usage, 1), settlement.now);
     let (run, queue) = if let (Some(mut thread), Some(assistant)) = (thread, &settlement.assistant) {
         let (ended, current) =
             join(end(tx, held, settlement), branches::head(tx, &scope, thread.id, None)).await;
@@ -31,13 +30,12 @@ pub(super) async fn settle(tx: &Transaction, held: &Held, settlement: &Settlemen
         let tokens = run.usage.input_tokens + run.usage.output_tokens;
         thread.note_message(assistant.id, false, &plain_text(&assistant.content), tokens, settlement.now);
         thread.message_count = if current.branch == branch { place.seq } else { shown };
-        let inserted = messages::insert(tx, &scope, thread.id, place, assistant);
-        let (inserted, saved, counted) = join3(inserted, conversations::save(tx, &thread), counted).await;
-        inserted.and(saved).and(counted)?;
+        let inserted = messages::insert(tx, &scope, (thread.id, None), place, assistant);
+        let (inserted, saved) = join(inserted, conversations::save(tx, &thread)).await;
+        inserted.and(saved)?;
         (run, queue)
     } else {
         let (run, _, queue) = end(tx, held, settlement).await?;
-        counted.await?;
         (run, queue)
     };
     Ok(Settled { run, queue })
@@ -55,14 +53,17 @@ async fn end(tx: &Transaction, held: &Held, settlement: &Settlement) -> Result<(
                AND r.last_entry = $13::bigint - 1 AND r.last_event = $14::bigint - 1 \
                AND ($17::boolean OR r.upload_used_at IS NULL) \
                AND r.input_tokens <= $18 AND r.output_tokens <= $19 \
-             RETURNING {columns}, r.branch), \
+             RETURNING {columns}, r.branch, r.user_id), \
+         counted AS ({}), \
          logged AS (INSERT INTO run_events (workspace_id, run_id, first_entry, last_entry, last_seq, entries) \
              SELECT r.workspace_id, r.id, $13, $11, $12, $15 FROM ended r WHERE $15::text <> '') \
          SELECT {columns}, r.branch, EXISTS (SELECT 1 FROM runs q WHERE q.workspace_id = r.workspace_id \
              AND q.conversation_id = r.conversation_id AND q.status = 'queued') FROM ended r",
         tx.inside("r.workspace_id"),
+        usage::add_from("ended r", ["$20", "$21", "$9", "$10", "1"]),
         columns = runs::COLUMNS
     );
+    let (day, part) = usage::place(held.lease.run, settlement.now);
     let (error, batch, most) = (settlement.error.as_ref(), &settlement.batch, settlement.most_counted());
     let row = tx
         .row(
@@ -87,6 +88,8 @@ async fn end(tx: &Transaction, held: &Held, settlement: &Settlement) -> Result<(
                 &settlement.files_logged,
                 &most.input_tokens,
                 &most.output_tokens,
+                &day,
+                &part,
             ],
         )
         .await?;

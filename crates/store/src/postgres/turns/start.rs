@@ -16,7 +16,7 @@ use crate::error::{Result, StoreError};
 use crate::files::{attachments_json, named_files};
 use crate::postgres::branches::{self, Head, Spot};
 use crate::postgres::transaction::Transaction;
-use crate::postgres::{agents, conversations, leases, messages, run_files, runs, search};
+use crate::postgres::{agents, conversations, leases, messages, run_files, runs};
 use crate::turns::{
     Batch, Held, QueueStart, Waiting, note_turn, own_scope, parse_json, thread_opening, user_message,
 };
@@ -128,7 +128,7 @@ pub(super) async fn branch_for(
 /// What a turn puts into its conversation beside its own row.
 pub(super) struct Said {
     message: Option<NewMessage>,
-    /// It gave the conversation its title.
+    /// The message gave the conversation its title.
     titled: bool,
 }
 
@@ -164,14 +164,10 @@ pub(super) async fn place(
     (said, files): (&Said, &[File]),
     head: Head,
 ) -> Result<()> {
-    let message = async {
-        let Some(new) = &said.message else { return Ok(()) };
-        let place = Head { seq: head.seq + 1, ..head };
-        let inserted = messages::insert(tx, scope, thread.id, place, new);
-        let (inserted, attached) = join(inserted, run_files::attach(tx, scope, files, new.id)).await;
-        inserted.and(attached)
-    };
-    let titles: &[&Conversation] = if said.titled { &[thread] } else { &[] };
-    let (placed, indexed) = join(message, search::index_new_titles(tx, scope, titles)).await;
-    placed.and(indexed)
+    let Some(new) = &said.message else { return Ok(()) };
+    let place = Head { seq: head.seq + 1, ..head };
+    let title = thread.title.as_deref().filter(|_| said.titled);
+    let inserted = messages::insert(tx, scope, (thread.id, title), place, new);
+    let (inserted, attached) = join(inserted, run_files::attach(tx, scope, files, new.id)).await;
+    inserted.and(attached)
 }
