@@ -141,10 +141,11 @@ async fn take_over(
 async fn list_waiting(tx: &Transaction, limit: usize) -> Result<Vec<Waiting>> {
     let rows = tx
         .rows(
-            "SELECT DISTINCT q.workspace_id, q.conversation_id FROM runs q \
-             WHERE q.status = 'queued' AND q.conversation_id IS NOT NULL AND NOT EXISTS ( \
-                 SELECT 1 FROM runs r WHERE r.workspace_id = q.workspace_id \
-                 AND r.conversation_id = q.conversation_id AND r.status = 'running') LIMIT $1",
+            "SELECT * FROM (SELECT DISTINCT q.workspace_id, q.conversation_id FROM runs q \
+                 WHERE q.status = 'queued' AND q.conversation_id IS NOT NULL AND NOT EXISTS ( \
+                     SELECT 1 FROM runs r WHERE r.workspace_id = q.workspace_id \
+                     AND r.conversation_id = q.conversation_id AND r.status = 'running')) AS w \
+             ORDER BY random() LIMIT $1",
             &[&(limit as i64)],
         )
         .await?;
