@@ -10,6 +10,8 @@ pub(super) mod idempotency;
 pub(super) mod open_runs;
 mod settle;
 mod start;
+#[cfg(test)]
+mod sync_tests;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
