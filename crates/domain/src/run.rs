@@ -45,7 +45,8 @@ impl RunStatus {
     /// Every legal step of a run's life.
     pub fn may_become(self, next: Self) -> bool {
         match self {
-            Self::Queued => matches!(next, Self::Running | Self::Cancelled),
+            // It fails when it cannot be started.
+            Self::Queued => matches!(next, Self::Running | Self::Cancelled | Self::Failed),
             Self::Running => next.is_settled(),
             _ => false,
         }
@@ -276,6 +277,7 @@ mod tests {
         let legal = [
             (Queued, Running),
             (Queued, Cancelled),
+            (Queued, Failed),
             (Running, Succeeded),
             (Running, Failed),
             (Running, Cancelled),

@@ -9,6 +9,7 @@ mod content;
 mod dialect;
 mod etag;
 mod extract;
+mod forget;
 mod gateway;
 mod head;
 mod host;

@@ -65,6 +65,12 @@ impl App {
         Write { now: self.clock.now(), max_tabs: self.limits.max_persisted_tabs as usize }
     }
 
+    /// After a delete in the workspace: its runs end, and whoever streams there looks again, on every node.
+    pub async fn note_deletion(&self, workspace: Uuid) {
+        self.turns.note_rights(workspace).await;
+        self.turns.notice_deletion().await;
+    }
+
     pub fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Relaxed)
     }

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use domain::approval::all_undecided;
 use domain::event::{Done, Failed, RunEvent};
 use domain::run::{Run, RunStatus};
+use domain::scope::{Role, Scope};
 use domain::wire::{Renderer, Wire, forward};
 use futures_util::stream;
 use store::StoreError;
@@ -19,6 +20,7 @@ use turn::{Follower, TurnError};
 use uuid::Uuid;
 
 use crate::extract::{Caller, Named};
+use crate::forget::Forget;
 use crate::problem::Problem;
 
 pub const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -33,7 +35,7 @@ pub struct Telling {
     /// What comes before the first event.
     pub opening: Vec<u8>,
     /// A conversation that was not to be kept: it goes when the reader does.
-    pub forget: Option<Uuid>,
+    pub _forget: Option<Forget>,
     /// The response ends where the run waits for a person: such a client asks its own user, and comes back.
     pub pauses: bool,
     /// There is nothing after the opening.
@@ -42,7 +44,7 @@ pub struct Telling {
 
 impl Telling {
     pub fn plain(renderer: Renderer) -> Self {
-        Self { renderer, opening: Vec::new(), forget: None, pauses: false, over: false }
+        Self { renderer, opening: Vec::new(), _forget: None, pauses: false, over: false }
     }
 }
 
@@ -50,6 +52,7 @@ struct Reader {
     follower: Follower,
     telling: Telling,
     run: Uuid,
+    workspace: Uuid,
     /// An execution's lines go on as they came.
     raw: bool,
     caller: Caller,
@@ -74,8 +77,10 @@ impl Reader {
                 changed = false;
                 // A store that is away for a moment says nothing about what the caller may see.
                 match self.recheck().await {
-                    Err(problem) if problem.status != StatusCode::SERVICE_UNAVAILABLE => return None,
-                    _ => {}
+                    Err(problem) if problem.status == StatusCode::SERVICE_UNAVAILABLE => {}
+                    Err(_) if self.is_deleted().await => return Some(self.gone()),
+                    Err(_) => return None,
+                    Ok(()) => {}
                 }
                 self.checked = Instant::now();
             }
@@ -134,6 +139,20 @@ impl Reader {
         Ok(())
     }
 
+    /// Whether the run is gone for everybody, not for this caller alone.
+    async fn is_deleted(&self) -> bool {
+        let everybody = Scope {
+            workspace: self.workspace,
+            org: String::new(),
+            user: String::new(),
+            role: Role::Service,
+            key: None,
+            administers: false,
+        };
+        let run = self.caller.app().store.get_run(&everybody, self.run).await;
+        matches!(run, Err(StoreError::NotFound))
+    }
+
     /// The end of a run whose conversation was deleted under its readers: nothing of it is told any more, but that.
     fn gone(&mut self) -> Bytes {
         self.telling.over = true;
@@ -178,22 +197,6 @@ impl Reader {
     }
 }
 
-impl Drop for Reader {
-    fn drop(&mut self) {
-        let Some(conversation) = self.telling.forget else { return };
-        let (caller, named) = (self.caller.clone(), self.named);
-        self.caller.app().tasks.spawn(async move {
-            let app = caller.app();
-            if let Ok(scope) = caller.scope(named).await
-                && let Err(error) =
-                    app.store.delete_conversation(&scope, conversation, None, app.clock.now()).await
-            {
-                tracing::warn!(%error, "a conversation that was not to be kept is still there");
-            }
-        });
-    }
-}
-
 /// The response that streams a run to its caller.
 pub fn respond(mut follower: Follower, wire: Wire, caller: Caller, run: &Run) -> Response {
     let renderer = Renderer::after(wire, if wire.looks_back() { follower.rewind() } else { 0 });
@@ -208,7 +211,8 @@ pub fn respond_as(follower: Follower, telling: Telling, caller: Caller, run: &Ru
     // Whichever others the caller comes to be in.
     let (checked, named) = (Instant::now(), Named(Some(run.workspace)));
     let rights = caller.app().turns.rights(run.workspace);
-    let reader = Reader { follower, telling, run: run.id, raw, caller, named, checked, rights };
+    let (run_id, workspace) = (run.id, run.workspace);
+    let reader = Reader { follower, telling, run: run_id, workspace, raw, caller, named, checked, rights };
     let bytes = stream::unfold(reader, |mut reader| async move {
         let next = reader.next().await?;
         Some((Ok::<_, Infallible>(next), reader))

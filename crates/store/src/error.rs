@@ -54,6 +54,13 @@ pub enum StoreError {
     Internal(String),
 }
 
+impl StoreError {
+    /// Whether the same work may succeed at another time.
+    pub(crate) fn may_pass(&self) -> bool {
+        matches!(self, Self::Unavailable(_))
+    }
+}
+
 pub type Result<T, E = StoreError> = std::result::Result<T, E>;
 
 /// Whether `Unavailable` gives this reason because no space is left: SQLite's words, PostgreSQL's code.

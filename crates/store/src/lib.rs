@@ -7,6 +7,7 @@ mod error;
 pub mod files;
 pub mod knowledge;
 mod list;
+mod parts;
 pub mod postgres;
 mod search;
 pub mod sqlite;

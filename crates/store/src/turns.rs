@@ -176,7 +176,7 @@ pub struct LogPage {
     pub run: Run,
     /// Whole batches, in order; the first may hold entries before the place asked for.
     pub entries: Vec<String>,
-    /// The event log's time is over: `entries` is empty, the settled message is what is left.
+    /// The event log's time is over. Where the run came without a log, its settled message is all there is.
     pub expired: bool,
 }
 

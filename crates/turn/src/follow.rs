@@ -206,14 +206,15 @@ impl Follower {
                 read => break read?,
             }
         };
-        if page.expired || is_unstarted(&page.run) {
+        if page.entries.is_empty() && (page.expired || is_unstarted(&page.run)) {
+            // Past the last event of a log, or of a run that came without one.
+            let scope = &self.stream.scope;
+            let unlogged =
+                self.after == 0 || store.read_trace(scope, self.run, 0, 1).await?.entries.is_empty();
+            let events = if unlogged { self.replayed(&page.run).await? } else { Vec::new() };
+            // Not before: this may be given up at any of those, and asked again.
             self.finished = true;
-            // The log is in the trace, under the numbers that every reader goes by.
-            let trace = store.read_trace(&self.stream.scope, self.run, 0, CHUNK_BYTES).await?;
-            if trace.entries.is_empty() {
-                return self.replayed(&page.run).await;
-            }
-            return self.missed(&trace);
+            return Ok(events);
         }
         let events = self.missed(&page)?;
         self.finished |= events.is_empty() && page.run.status.is_settled();

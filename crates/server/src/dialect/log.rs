@@ -9,35 +9,53 @@ use uuid::Uuid;
 use crate::problem::Problem;
 use crate::state::App;
 
-const CHUNK_BYTES: usize = 1 << 20;
+const CHUNK_BYTES: usize = 256 * 1024;
 
-/// Empty for a run that has not begun. Of one whose log is over, the events that its message makes.
+/// Empty for a run that has not begun. Of one without a log, the events that its message makes.
 pub async fn so_far(app: &App, scope: &Scope, run: Uuid) -> Result<Vec<Seen>, Problem> {
     let mut events: Vec<Seen> = Vec::new();
+    each(app, scope, run, |event| events.push(event)).await?;
+    Ok(events)
+}
+
+/// As `so_far`, each by itself: a long log is never held whole.
+pub async fn each(
+    app: &App,
+    scope: &Scope,
+    run: Uuid,
+    mut tell: impl FnMut(Seen) + Send,
+) -> Result<(), Problem> {
+    let mut after = 0;
     loop {
-        let after = events.last().map_or(0, |event| event.seq);
         let page = app.store.read_log(scope, run, after, CHUNK_BYTES).await?;
-        if page.expired || (page.run.status.is_settled() && page.run.last_event == 0) {
-            return settled(app, scope, run).await;
+        let unstarted = page.run.status.is_settled() && page.run.last_event == 0;
+        if after == 0 && page.entries.is_empty() && (page.expired || unstarted) {
+            return settled(app, scope, run, tell).await;
         }
+        let before = after;
         for line in page.entries.iter().flat_map(|entries| entries.lines()) {
             let entry = decode(line).map_err(|error| StoreError::Internal(error.to_string()))?;
             if let Some(seq) = entry.seq.filter(|seq| *seq > after) {
+                after = seq;
                 let data = entry.data.get().into();
-                events.push(Seen { seq, ts: entry.ts, kind: entry.kind, data, line: None });
+                tell(Seen { seq, ts: entry.ts, kind: entry.kind, data, line: None });
             }
         }
-        if events.last().map_or(0, |event| event.seq) == after {
-            return Ok(events);
+        if after == before {
+            return Ok(());
         }
     }
 }
 
-async fn settled(app: &App, scope: &Scope, run: Uuid) -> Result<Vec<Seen>, Problem> {
+async fn settled(
+    app: &App,
+    scope: &Scope,
+    run: Uuid,
+    mut tell: impl FnMut(Seen) + Send,
+) -> Result<(), Problem> {
     let mut follower = app.turns.follow(app.turns.open_stream(scope)?, run, 0).await?;
-    let mut events = Vec::new();
     while let Some(batch) = follower.next().await? {
-        events.extend(batch);
+        batch.into_iter().for_each(&mut tell);
     }
-    Ok(events)
+    Ok(())
 }

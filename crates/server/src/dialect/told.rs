@@ -9,6 +9,7 @@ use domain::scope::Scope;
 use domain::wire::Responses;
 use serde_json::{Value, json};
 use store::StoreError;
+use turn::Seen;
 use uuid::Uuid;
 
 use super::open::active_run;
@@ -126,9 +127,9 @@ pub fn may_hold(message: &Message, item: &str) -> bool {
 
 async fn put_out(app: &AppState, scope: &Scope, run: Uuid) -> Result<Vec<Value>, Problem> {
     let mut voice = Responses::new(json!({}));
-    for event in log::so_far(app, scope, run).await? {
-        voice.push(event.seq, event.ts, event.kind, &event.data, i64::MAX, &mut Vec::new());
-    }
+    let push =
+        |event: Seen| voice.push(event.seq, event.ts, event.kind, &event.data, i64::MAX, &mut Vec::new());
+    log::each(app, scope, run, push).await?;
     Ok(output(&voice))
 }
 

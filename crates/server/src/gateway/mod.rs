@@ -250,7 +250,7 @@ impl Drop for Metered {
         }
         self.app.tasks.spawn(async move {
             let counted = match &payer.run {
-                Some(held) => app.store.count_usage(held, usage, now).await,
+                Some(held) => app.store.count_usage(held, usage, None, now).await,
                 None => app.store.count_call(&payer.scope, call, usage, now).await,
             };
             // A run that has ended meanwhile counts no more, but its tokens were used.

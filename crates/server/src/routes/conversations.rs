@@ -390,7 +390,7 @@ pub async fn delete(
         }
     };
     app.store.delete_conversation(&scope, id, version, app.clock.now()).await?;
-    app.turns.notice_deletion().await;
+    app.note_deletion(scope.workspace).await;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 

@@ -188,6 +188,7 @@ pub async fn delete(
     let scope = caller.scope(named).await?;
     let id = own_id(&id, "conv")?;
     app.store.delete_conversation(&scope, id, None, app.clock.now()).await?;
+    app.note_deletion(scope.workspace).await;
     let gone = json!({ "id": conversation_name(id), "object": "conversation.deleted", "deleted": true });
     Ok(axum::Json(gone).into_response())
 }

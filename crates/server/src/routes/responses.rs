@@ -11,7 +11,7 @@ use domain::wire::{Renderer, Responses};
 use serde_json::{Value, json};
 use store::turns::Asking;
 use store::{StoreError, ThreadRead};
-use turn::Follower;
+use turn::{Follower, Seen};
 use uuid::Uuid;
 
 use super::runs::after as last_event;
@@ -23,6 +23,7 @@ use crate::dialect::{log, member, openai_list};
 use crate::extract::body::{Body, check_json, parse};
 use crate::extract::paging::pairs;
 use crate::extract::{Caller, Named, Path};
+use crate::forget::Forget;
 use crate::gateway::unknown_model;
 use crate::problem::Problem;
 use crate::state::AppState;
@@ -85,15 +86,18 @@ pub async fn create(
                 (app.turns.follow(place, run.id, 0).await?, voice_of(&asking), run)
             }
         };
-        let forget = run.conversation.filter(|_| !store);
+        // From here on, so that a client which goes away leaves nothing either.
+        let unkept = run.conversation.filter(|_| !store);
+        let forget = unkept.map(|conversation| Forget::new(&caller, named, conversation));
         if stream {
-            let telling = Telling { forget, pauses: true, ..Telling::plain(Renderer::responses(voice, -1)) };
+            let telling =
+                Telling { _forget: forget, pauses: true, ..Telling::plain(Renderer::responses(voice, -1)) };
             return Ok(respond_as(follower, telling, caller, &run));
         }
         let whole =
             if background { voice.whole() } else { to_an_end(&app, &scope, follower, voice, &run).await? };
-        if let Some(conversation) = forget {
-            app.store.delete_conversation(&scope, conversation, None, app.clock.now()).await?;
+        if let Some(forget) = forget {
+            forget.now().await?;
         }
         let mut response = axum::Json(whole).into_response();
         crate::stream::tell_ids(response.headers_mut(), &run);
@@ -196,13 +200,13 @@ async fn pause(app: &AppState, scope: &Scope, run: Uuid, voice: &mut Responses) 
 
 /// The response as it stands.
 async fn as_it_stands(app: &AppState, scope: &Scope, asking: &Asking) -> Result<Value, Problem> {
-    let (mut voice, mut out) = (voice_of(asking), Vec::new());
+    let mut voice = voice_of(asking);
     if asking.run.status.is_settled() {
         voice.know(asking.run.usage);
     }
-    for event in log::so_far(app, scope, asking.run.id).await? {
-        voice.push(event.seq, event.ts, event.kind, &event.data, i64::MAX, &mut out);
-    }
+    let push =
+        |event: Seen| voice.push(event.seq, event.ts, event.kind, &event.data, i64::MAX, &mut Vec::new());
+    log::each(app, scope, asking.run.id, push).await?;
     pause(app, scope, asking.run.id, &mut voice).await?;
     Ok(voice.whole())
 }

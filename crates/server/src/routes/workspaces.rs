@@ -192,6 +192,6 @@ pub async fn remove(
     }
     let scope = caller.admin_scope(Named(Some(path_id(&id)?))).await?;
     app.store.remove_workspace(&scope, cascade, app.clock.now()).await?;
-    app.turns.notice_deletion().await;
+    app.note_deletion(scope.workspace).await;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -177,6 +177,29 @@ async fn a_cancel_reaches_the_other_nodes_sandbox() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_delete_on_one_node_ends_the_streams_of_the_other() {
+    let gate = Release::default();
+    let script =
+        vec![accepted(), delta("before"), Action::WaitFor(gate.clone()), delta("after"), Action::Hang];
+    let Some(nodes) = nodes(script.clone()).await else { return };
+    nodes.house.sandbox.then(script);
+    for path in ["/v1/chat-conversations", "/v1/conversations"] {
+        let (accepted, mut here) = nodes.on_a.start(&new_id(), &turn(None, "hello")).await.expect("a turn");
+        here.until(2).await;
+        let mut there = nodes.on_b.follow(&accepted.run, 2).await;
+        let deleted = nodes.on_b.delete(&format!("{path}/{}", accepted.conversation)).await;
+        assert!(deleted == 204 || deleted == 200, "{path}: {deleted}");
+        for stream in [&mut here, &mut there] {
+            let rest = stream.rest().await.expect("an end");
+            assert_eq!(status(&rest), "cancelled", "{rest:?}");
+            assert!(rest.iter().all(|event| !event.json().to_string().contains("after")), "{rest:?}");
+        }
+        assert_eq!(nodes.on_a.get(&format!("/v1/runs/{}", accepted.run)).await.status, 404);
+    }
+    gate.open();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_dead_nodes_runs_are_settled_by_the_other() {
     let Some(mut nodes) = nodes(endless()).await else { return };
     for _ in 1..4 {

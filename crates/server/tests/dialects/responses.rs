@@ -20,6 +20,7 @@ stories!(
     a_response_in_the_background_asks_too,
     a_busy_conversation_is_locked,
     what_is_not_stored_is_gone,
+    what_is_not_stored_goes_with_its_client,
     errors_are_openais,
 );
 
@@ -418,6 +419,28 @@ async fn what_is_not_stored_is_gone(backend: Backend) -> Option<()> {
     for _ in 0..500 {
         if world.get(&format!("/v1/responses/{id}")).await.status == 404 {
             assert_eq!(world.count().await, (0, 0));
+            return Some(());
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    panic!("it is still there");
+}
+
+/// Of a client that waits for the whole and leaves before.
+async fn what_is_not_stored_goes_with_its_client(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let gate = Release::default();
+    world.play(wait_after(vec![delta("One")], &gate, "One"));
+    let body = json!({ "model": "agent", "input": "hi", "store": false });
+    let asked = post(&world, "/v1/responses", &body).send();
+    tokio::select! {
+        answer = asked => panic!("it was answered: {answer:?}"),
+        request = world.sandbox.request(0) => { request.unwrap(); }
+    }
+    // Its run ends as well.
+    world.sandbox.disconnected(0).await.unwrap();
+    for _ in 0..500 {
+        if world.count().await == (0, 0) {
             return Some(());
         }
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;

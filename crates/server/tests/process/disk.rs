@@ -5,11 +5,13 @@ use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use serde_json::json;
 use tempfile::TempDir;
 use testkit::process::ServerProcess;
+use testkit::sandbox::{Action, Release, ScriptedSandbox};
 
 use crate::house::{BINARY, CONVERSATIONS, Caller, House, stop_well};
 
@@ -123,6 +125,79 @@ async fn a_full_disk_refuses_writes_whole_and_recovers() {
     server.kill9().await.expect("killed");
     let mut server = house.serve_with(&env).await;
     assert_eq!(titles(&Caller::new(server.url(), key.trim())).await, kept);
+    stop_well(&mut server, Signal::SIGTERM).await;
+}
+
+/// Waits for what a run is, as long as a busy machine may take.
+async fn until_status(caller: &Caller, run: &str, wanted: &[&str]) -> String {
+    for _ in 0..600 {
+        let answer = caller.get(&format!("/v1/runs/{run}")).await;
+        assert_eq!(answer.status, 200, "reads go on: {}", answer.text);
+        let status = answer.body["status"].as_str().expect("a status").to_owned();
+        if wanted.contains(&status.as_str()) {
+            return status;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("{run} is not {wanted:?}: {}", caller.get(&format!("/v1/runs/{run}")).await.text);
+}
+
+#[tokio::test]
+async fn a_full_disk_refuses_turns_whole_and_those_under_way_go_on() {
+    let Some(disk) = SmallDisk::mount("size=12m") else { return };
+    let gate = Release::default();
+    let said = |text: &str| Action::Line(json!({ "type": "delta", "text": text }));
+    let long = "word ".repeat(100_000);
+    let sandbox = ScriptedSandbox::start(vec![
+        Action::Chunked("200 OK", vec![("content-type", "application/x-ndjson".into())]),
+        said("before "),
+        Action::WaitFor(gate.clone()),
+        said(&long),
+        Action::Line(json!({ "type": "result", "message": format!("before {long}") })),
+        Action::EndChunks,
+    ]);
+    let sandbox = sandbox.await.expect("a sandbox");
+    let house = House::sqlite();
+    let (data, url) = (disk.path().join("data"), sandbox.url());
+    let env = [("THREADKEEP_DATA", data.to_str().expect("a path")), ("SANDBOX_URL", url.as_str())];
+    let mut server: ServerProcess = house.serve_with(&env).await;
+    let key = fs::read_to_string(data.join("local.key")).expect("local.key");
+    let caller = Caller::new(server.url(), key.trim());
+    let body = json!({ "message": "hi", "on_disconnect": "continue" });
+    let under_way = caller.start_turn(&body).await;
+    let (run, conversation) = (under_way["run"].as_str().expect("a run"), &under_way["conversation"]);
+    sandbox.request(0).await.expect("a request");
+
+    let ballast = disk.fill();
+    // What is left of pages that SQLite has already is soon used up.
+    write_until_full(&caller, "x").await;
+    let before = titles(&caller).await;
+    let (first, later) = (
+        json!({ "message": &long }),
+        json!({ "message": &long, "conversation": conversation, "on_busy": "enqueue" }),
+    );
+    for body in [&first, &later, &first] {
+        let refused = caller.send(reqwest::Method::POST, "/v1/turns", Some(body)).await.expect("an answer");
+        assert_eq!((refused.status, &refused.body["code"]), (503, &json!("unavailable")), "{}", refused.text);
+        assert!(!refused.header("retry-after").is_empty(), "{:?}", refused.headers);
+    }
+    assert_eq!(titles(&caller).await, before, "nothing of the refused turns is there");
+    let thread = format!("{CONVERSATIONS}/{}", conversation.as_str().expect("an id"));
+    let queue = caller.get(&format!("{thread}/queue")).await;
+    assert_eq!((queue.status, &queue.body["data"]), (200, &json!([])), "{}", queue.text);
+    assert_eq!(caller.get(&format!("/v1/runs/{run}/trace")).await.status, 200);
+    // The run under way has more to say than there is space for.
+    gate.open();
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(until_status(&caller, run, &["running", "failed"]).await, "running", "{}", server.output());
+
+    fs::remove_file(ballast).expect("removed");
+    assert_eq!(until_status(&caller, run, &["succeeded", "failed", "interrupted"]).await, "succeeded");
+    let answer = caller.get(&format!("/v1/runs/{run}/events")).await;
+    assert!(answer.text.contains(&long) && answer.text.contains("event: done"), "{}", answer.status);
+    // Nothing is stuck: the conversation takes the next turn.
+    let next = caller.start_turn(&json!({ "message": "and?", "conversation": conversation })).await;
+    until_status(&caller, next["run"].as_str().expect("a run"), &["succeeded"]).await;
     stop_well(&mut server, Signal::SIGTERM).await;
 }
 

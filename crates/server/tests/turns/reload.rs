@@ -20,7 +20,8 @@ stories!(
     other_wires_resume_after_the_logs_time,
     the_replay_after_the_logs_time,
     a_replay_on_a_side_branch,
-    the_trace_outlives_the_log
+    the_trace_outlives_the_log,
+    a_long_log_is_replayed_after_its_time
 );
 
 const SCRIPTS: u64 = 60;
@@ -272,5 +273,34 @@ async fn the_trace_outlives_the_log(backend: Backend) -> Option<()> {
     assert_eq!(before.1, 1);
     world.cancel(&live.run()).await;
     assert_eq!(live.rest().await.names(), ["turn", "delta", "error", "done"]);
+    Some(())
+}
+
+/// Several MiB, in entries of all sizes: told again byte by byte, from the beginning and from the middle.
+async fn a_long_log_is_replayed_after_its_time(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let sizes = (0..400).map(|n| if n % 20 == 0 { 150_000 } else { 40 + n * 7 });
+    let mut said: Vec<_> = sizes.map(|size| delta(&"word ".repeat(size / 5))).collect();
+    said.push(result("the end"));
+    world.play(lines(said));
+    let told = world.tell(&json!({ "message": "hi" })).await;
+    assert!(told.bytes.len() > 3_000_000, "{}", told.bytes.len());
+    let trace = async |after: i64| {
+        world.get(&format!("/v1/runs/{}/trace?limit=100&after={after}", told.run())).await.body
+    };
+    let traced = [trace(0).await, trace(250).await, trace(390).await];
+    assert_eq!(traced[1]["data"].as_array().unwrap().len(), 100);
+    expire(&world).await;
+    let again = world.log(&told.run()).await;
+    assert!(again.bytes == told.bytes, "{} of {} bytes", again.bytes.len(), told.bytes.len());
+    for after in [1, told.frames.len() / 2, told.frames.len() - 1, told.frames.len()] {
+        let path = format!("/v1/runs/{}/events?after={after}", told.run());
+        let rest = ask(world.request(reqwest::Method::GET, &path)).await;
+        assert_eq!(rest.status, 200);
+        let (frames, _) = crate::sse::frames(rest.text.as_bytes());
+        assert_eq!(frames.len(), told.frames.len() - after, "after {after}");
+        assert!(told.bytes.ends_with(rest.text.as_bytes()), "after {after}");
+    }
+    assert!([trace(0).await, trace(250).await, trace(390).await] == traced);
     Some(())
 }

@@ -1,5 +1,6 @@
 //! Who sees a run: whoever sees its conversation, as long as that is there.
 
+use futures_util::StreamExt as _;
 use reqwest::Method;
 use serde_json::json;
 use testkit::sandbox::{Action, Release};
@@ -15,6 +16,8 @@ stories!(
     another_workspace,
     strangers,
     a_deleted_conversation,
+    a_conversation_deleted_as_openais,
+    other_nodes_are_told_of_a_delete,
     a_deleted_conversations_queue,
     a_restored_conversation
 );
@@ -177,6 +180,53 @@ async fn a_deleted_conversation(backend: Backend) -> Option<()> {
     assert!(!lines.contains("after") && lines.lines().last().unwrap().contains("\"error\""), "{lines}");
     world.sandbox.disconnected(0).await.unwrap();
     assert_hidden(&world, &run, &conversation).await;
+    Some(())
+}
+
+/// The same by the other way to delete it.
+async fn a_conversation_deleted_as_openais(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let gate = Release::default();
+    world.play(wait_after(vec![delta("before")], &gate, "before and after"));
+    let mut stream = world.begin(&json!({ "message": "hi", "on_disconnect": "continue" })).await;
+    stream.until("delta").await;
+    let path = format!("/v1/conversations/conv_{}", stream.conversation().replace('-', ""));
+    let gone = world.send(Method::DELETE, &path, None).await;
+    assert_eq!(gone.status, 200, "{}", gone.text);
+    gate.open();
+    while stream.read().await {}
+    let text = String::from_utf8_lossy(&stream.bytes).into_owned();
+    assert!(!text.contains("after"), "{text}");
+    assert!(text.ends_with("event: done\ndata: {\"status\":\"cancelled\"}\n\n"), "{text}");
+    Some(())
+}
+
+/// Whoever streams there looks again, on every node, and does not wait for the next heartbeat of whoever runs it.
+async fn other_nodes_are_told_of_a_delete(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    // The file has one process.
+    let Some(mut heard) = world.server.store().system_news() else { return Some(()) };
+    for way in [CONVERSATIONS, "/v1/conversations"] {
+        let mut told = async |path: String| {
+            world.send(Method::DELETE, &path, None).await;
+            while let Some(news) = heard.next().await {
+                if news == store::turns::News::Rights(world.workspace) {
+                    break;
+                }
+            }
+        };
+        // The first ones may come before it listens.
+        let mut tries = 0;
+        loop {
+            let conversation = world.tell(&json!({ "message": "hi" })).await.conversation();
+            let soon = std::time::Duration::from_secs(2);
+            if tokio::time::timeout(soon, told(format!("{way}/{conversation}"))).await.is_ok() {
+                break;
+            }
+            tries += 1;
+            assert!(tries < 10, "nobody is told of {way}");
+        }
+    }
     Some(())
 }
 

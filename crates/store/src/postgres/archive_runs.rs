@@ -13,9 +13,10 @@ use uuid::Uuid;
 
 use super::archive::insert_files;
 use super::transaction::{Query, Settings, Transaction, inside, transaction};
-use super::{PostgresStore, approvals, files, runs, workspaces};
+use super::{PostgresStore, approvals, files, log, runs, workspaces};
 use crate::error::{Result, StoreError};
 use crate::list::{Dialect, Sql, Value};
+use crate::parts;
 use crate::store::archive_runs::ArchivedRuns;
 use crate::transfer::{Pieces, read_piece};
 use crate::turns::{parse_json, to_json};
@@ -202,17 +203,15 @@ pub(super) async fn insert_traces(
     ids: HashSet<Uuid>,
     traces: &dyn Pieces<Trace>,
 ) -> Result<()> {
+    // Each with its newest event.
+    let mut known: HashMap<Uuid, i64> = ids.into_iter().map(|id| (id, 0)).collect();
     for at in 0.. {
         let Some(Trace { run, first, entries }) = read_piece(traces, at)? else { break };
-        if !ids.contains(&run) {
-            continue;
+        let Some(last_seq) = known.get_mut(&run) else { continue };
+        for part in parts::cut(first, &entries, *last_seq)? {
+            log::insert_part(tx, (scope.workspace, run), &part).await?;
+            *last_seq = part.last_seq;
         }
-        tx.execute(
-            "INSERT INTO run_traces (workspace_id, run_id, entries) VALUES ($1, $2, $3) \
-             ON CONFLICT (workspace_id, run_id) DO UPDATE SET entries = run_traces.entries || E'\\n' || excluded.entries",
-            &[&scope.workspace, &run, &entries.join("\n")],
-        )
-        .await?;
         let text = format!("UPDATE runs SET last_entry = $3 WHERE {} AND id = $2", tx.inside("workspace_id"));
         tx.execute(&text, &[&scope.workspace, &run, &(first - 1 + entries.len() as i64)]).await?;
     }

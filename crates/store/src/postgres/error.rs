@@ -29,8 +29,11 @@ pub(super) fn describe(error: &tokio_postgres::Error) -> String {
 
 fn is_unavailable(error: &tokio_postgres::Error) -> bool {
     match error.code() {
-        // Connection trouble, out of disk, memory or connections, shutting down or starting, read-only.
-        Some(code) => ["08", "53", "57P", "25006", "58"].iter().any(|class| code.code().starts_with(class)),
+        // Connection trouble, out of disk, memory or connections, shutting down or starting, broken off by the operator
+        // or by a time-out, read-only.
+        Some(code) => ["08", "53", "55P03", "57", "25006", "25P0", "58"]
+            .iter()
+            .any(|class| code.code().starts_with(class)),
         None => error.is_closed() || error.source().is_some_and(|source| source.is::<std::io::Error>()),
     }
 }

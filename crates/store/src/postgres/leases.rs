@@ -82,9 +82,13 @@ fn read(row: &Row) -> Result<Held> {
 async fn heartbeat(tx: &Transaction, node: Uuid, lease_seconds: u64, renew: bool) -> Result<Heartbeat> {
     let node = node.to_string();
     let rows = if renew {
+        // Locked in the order of their ids, as appends do: whoever locks many runs and another order wait for each other.
         let text = format!(
-            "UPDATE runs SET lease_until = {} WHERE node = $1 AND status = 'running' \
-             RETURNING workspace_id, id, fence, cancel_requested",
+            "WITH ours AS MATERIALIZED ( \
+                 SELECT workspace_id, id FROM runs WHERE node = $1 AND status = 'running' \
+                 ORDER BY id FOR NO KEY UPDATE) \
+             UPDATE runs r SET lease_until = {} FROM ours WHERE r.workspace_id = ours.workspace_id AND r.id = ours.id \
+             RETURNING r.workspace_id, r.id, r.fence, r.cancel_requested",
             until("$2")
         );
         tx.rows(&text, &[&node, &(lease_seconds as f64)]).await?
@@ -141,10 +145,11 @@ async fn take_over(
 async fn list_waiting(tx: &Transaction, limit: usize) -> Result<Vec<Waiting>> {
     let rows = tx
         .rows(
-            "SELECT DISTINCT q.workspace_id, q.conversation_id FROM runs q \
-             WHERE q.status = 'queued' AND q.conversation_id IS NOT NULL AND NOT EXISTS ( \
-                 SELECT 1 FROM runs r WHERE r.workspace_id = q.workspace_id \
-                 AND r.conversation_id = q.conversation_id AND r.status = 'running') LIMIT $1",
+            "SELECT * FROM (SELECT DISTINCT q.workspace_id, q.conversation_id FROM runs q \
+                 WHERE q.status = 'queued' AND q.conversation_id IS NOT NULL AND NOT EXISTS ( \
+                     SELECT 1 FROM runs r WHERE r.workspace_id = q.workspace_id \
+                     AND r.conversation_id = q.conversation_id AND r.status = 'running')) AS w \
+             ORDER BY random() LIMIT $1",
             &[&(limit as i64)],
         )
         .await?;

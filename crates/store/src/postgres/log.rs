@@ -1,4 +1,4 @@
-//! The event log: batches of entries, read by number, folded away when their time is over. `turns/append.rs` writes
+//! The event log: batches of entries, read by number, put together when their time is over. `turns/append.rs` writes
 //! them.
 
 use async_trait::async_trait;
@@ -11,6 +11,7 @@ use super::transaction::{Database, Query, Settings, Transaction, inside, transac
 use super::{PostgresStore, runs};
 use crate::error::{Result, StoreError};
 use crate::list::Dialect;
+use crate::parts::{PART_BYTES, Part};
 use crate::store::log::Log;
 use crate::turns::{Held, KEY_LIFE, LogPage};
 
@@ -21,17 +22,7 @@ impl Log for PostgresStore {
     }
 
     async fn read_trace(&self, scope: &Scope, run: Uuid, after: i64, max_bytes: usize) -> Result<LogPage> {
-        let mut page = page(&self.database, scope, run, ("last_entry", after), max_bytes).await?;
-        if page.expired {
-            let text = format!(
-                "SELECT entries FROM run_traces WHERE {} AND run_id = $2",
-                inside(self.database.dialect, "workspace_id")
-            );
-            let query = Query { text: &text, params: vec![&scope.workspace, &run] };
-            let [rows] = self.database.read(&Settings::of(scope), [query]).await?;
-            page.entries = rows.iter().map(|row| Ok(row.try_get(0)?)).collect::<Result<_>>()?;
-        }
-        Ok(page)
+        page(&self.database, scope, run, ("last_entry", after), max_bytes).await
     }
 
     async fn read_held(&self, held: &Held, after: i64, max_bytes: usize) -> Result<LogPage> {
@@ -54,9 +45,14 @@ impl Log for PostgresStore {
     async fn system_expire(&self, before: Timestamp, now: Timestamp, limit: usize) -> Result<usize> {
         let due = transaction!(self.database, begin_system, Settings::nobody(), |tx| due(tx, before, limit))?;
         for (workspace, run) in &due {
-            // A transaction each, so that none is long.
+            // A transaction for each part, so that none is long.
             let settings = Settings::workspace(*workspace).seeing_all();
-            transaction!(self.database, begin_unsynced, settings, |tx| fold(tx, *workspace, *run))?;
+            let mut after = Some(0);
+            while let Some(place) = after {
+                after = transaction!(self.database, begin_unsynced, settings.clone(), |tx| fold(
+                    tx, *workspace, *run, place
+                ))?;
+            }
         }
         transaction!(self.database, begin_system, Settings::nobody(), |tx| forget_keys(tx, now))?;
         Ok(due.len())
@@ -65,6 +61,8 @@ impl Log for PostgresStore {
 
 /// How many batches one page may hold, so that its cost has a bound.
 const PAGE_BATCHES: usize = 256;
+/// How many of them become one row when the log's time is over.
+const PART_BATCHES: usize = 4096;
 
 /// Batches whose `column` is over `$3`, until they make `$4` bytes. No event's number is above its entry's, so
 /// the key finds the place.
@@ -110,21 +108,54 @@ async fn due(tx: &Transaction, before: Timestamp, limit: usize) -> Result<Vec<(U
     rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
 }
 
-/// Folds one run's log into its trace. Another node may be doing the same: the row's lock lets one of them.
-async fn fold(tx: &Transaction, workspace: Uuid, run: Uuid) -> Result<()> {
+/// Makes one row of the batches after entry `after` that fit into one. Answers its last entry; after the last row
+/// nothing, and the log has expired. Readers may come in between: half of it is as good a log as the whole. Another
+/// node may be doing the same: the run's lock lets one of them at a time.
+async fn fold(tx: &Transaction, workspace: Uuid, run: Uuid, after: i64) -> Result<Option<i64>> {
     let own = tx.inside("workspace_id");
-    let text = format!("UPDATE runs SET log_expired = true WHERE {own} AND id = $2 AND NOT log_expired");
-    if tx.execute(&text, &[&workspace, &run]).await? == 0 {
-        return Ok(());
+    let text = format!("SELECT 1 FROM runs WHERE {own} AND id = $2 AND NOT log_expired FOR NO KEY UPDATE");
+    if tx.row(&text, &[&workspace, &run]).await?.is_none() {
+        return Ok(None);
     }
+    // The first one always fits.
     let text = format!(
-        "INSERT INTO run_traces (workspace_id, run_id, entries) \
-         SELECT workspace_id, run_id, string_agg(entries, E'\\n' ORDER BY last_entry) FROM run_events \
-         WHERE {own} AND run_id = $2 GROUP BY workspace_id, run_id"
+        "SELECT max(last_entry), count(*) FROM ( \
+             SELECT last_entry, row_number() OVER (ORDER BY last_entry) AS place, \
+                 sum(octet_length(entries) + 1) OVER (ORDER BY last_entry) AS bytes \
+             FROM (SELECT entries, last_entry FROM run_events WHERE {own} AND run_id = $2 AND last_entry > $3 \
+                   ORDER BY last_entry LIMIT {PART_BATCHES}) AS next) AS part \
+         WHERE bytes <= $4::bigint OR place = 1"
     );
-    tx.execute(&text, &[&workspace, &run]).await?;
-    let text = format!("DELETE FROM run_events WHERE {own} AND run_id = $2");
-    tx.execute(&text, &[&workspace, &run]).await.map(|_| ())
+    let row = tx.row(&text, &[&workspace, &run, &after, &(PART_BYTES as i64)]).await?;
+    let row = row.ok_or(StoreError::NotFound)?;
+    let (last, batches): (Option<i64>, i64) = (row.try_get(0)?, row.try_get(1)?);
+    let Some(last) = last else {
+        let text = format!("UPDATE runs SET log_expired = true WHERE {own} AND id = $2");
+        tx.execute(&text, &[&workspace, &run]).await?;
+        return Ok(None);
+    };
+    if batches > 1 {
+        let text = format!(
+            "WITH part AS (DELETE FROM run_events \
+                 WHERE {own} AND run_id = $2 AND last_entry > $3 AND last_entry <= $4 RETURNING *) \
+             INSERT INTO run_events (workspace_id, run_id, first_entry, last_entry, last_seq, entries) \
+             SELECT workspace_id, run_id, min(first_entry), max(last_entry), max(last_seq), \
+                 string_agg(entries, E'\\n' ORDER BY last_entry) FROM part GROUP BY workspace_id, run_id"
+        );
+        tx.execute(&text, &[&workspace, &run, &after, &last]).await?;
+    }
+    Ok(Some(last))
+}
+
+/// A row of a log that is over.
+pub(super) async fn insert_part(tx: &Transaction, (workspace, run): (Uuid, Uuid), part: &Part) -> Result<()> {
+    tx.execute(
+        "INSERT INTO run_events (workspace_id, run_id, first_entry, last_entry, last_seq, entries) \
+         VALUES ($1, $2, $3, $4, $5, $6)",
+        &[&workspace, &run, &part.first_entry, &part.last_entry, &part.last_seq, &part.entries],
+    )
+    .await
+    .map(|_| ())
 }
 
 /// Keys beyond this many wait for the next time.

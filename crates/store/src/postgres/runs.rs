@@ -12,7 +12,7 @@ use super::transaction::{Query, Settings, Transaction, inside, params, transacti
 use super::{PostgresStore, files};
 use crate::error::{Result, StoreError};
 use crate::list::{Dialect, Sql, Value};
-use crate::store::runs::Runs;
+use crate::store::runs::{Runs, UNSTARTABLE};
 use crate::turns::{Held, own_scope, parse_json, to_json};
 
 #[async_trait]
@@ -204,15 +204,35 @@ async fn cancel_unread(tx: &Transaction, held: &Held, now: Timestamp) -> Result<
     }
 }
 
-/// Takes a run out of the queue. Its message takes no place in the thread, so no file is one of that message's.
 pub(super) async fn cancel_queued(tx: &Transaction, scope: &Scope, run: &Run, now: Timestamp) -> Result<Run> {
+    let why = (RunStatus::Cancelled, "cancelled", "cancelled before it started");
+    end_queued(tx, scope, run, why, now).await
+}
+
+/// Ends a run that cannot be started, if it is queued still.
+pub(super) async fn fail_queued(tx: &Transaction, workspace: Uuid, run: Uuid, now: Timestamp) -> Result<()> {
+    let scope = own_scope(workspace);
+    let (found, _) = get_locked(tx, &scope, run).await?;
+    match found.status {
+        RunStatus::Queued => end_queued(tx, &scope, &found, UNSTARTABLE, now).await.map(|_| ()),
+        _ => Ok(()),
+    }
+}
+
+/// Takes a run out of the queue. Its message takes no place in the thread, so no file is one of that message's.
+async fn end_queued(
+    tx: &Transaction,
+    scope: &Scope,
+    run: &Run,
+    (status, code, message): (RunStatus, &str, &str),
+    now: Timestamp,
+) -> Result<Run> {
     let text = format!(
-        "UPDATE runs r SET status = 'cancelled', ended_at = $3, error_code = 'cancelled', \
-         error_message = 'cancelled before it started', queue_position = NULL \
+        "UPDATE runs r SET status = $4, ended_at = $3, error_code = $5, error_message = $6, queue_position = NULL \
          WHERE {} AND r.id = $2 RETURNING {COLUMNS}",
         tx.inside("r.workspace_id")
     );
-    let row = tx.row(&text, &[&scope.workspace, &run.id, &now]).await?;
+    let row = tx.row(&text, &[&scope.workspace, &run.id, &now, &status.as_str(), &code, &message]).await?;
     let text = format!(
         "UPDATE files f SET message_id = NULL WHERE {} AND f.conversation_id = $2 AND f.message_id = $3 \
          AND NOT EXISTS (SELECT 1 FROM messages m WHERE m.workspace_id = f.workspace_id \

@@ -17,9 +17,15 @@ use crate::turns::Held;
 
 #[async_trait]
 impl UsageCounts for PostgresStore {
-    async fn count_usage(&self, held: &Held, usage: Usage, now: Timestamp) -> Result<()> {
+    async fn count_usage(
+        &self,
+        held: &Held,
+        usage: Usage,
+        total: Option<Usage>,
+        now: Timestamp,
+    ) -> Result<()> {
         let settings = Settings::workspace(held.workspace).seeing_all();
-        transaction!(self.database, begin_write, settings, |tx| count(tx, held, usage, now))
+        transaction!(self.database, begin_write, settings, |tx| count(tx, held, (usage, total), now))
     }
 
     async fn count_call(&self, scope: &Scope, call: Uuid, usage: Usage, now: Timestamp) -> Result<()> {
@@ -55,7 +61,24 @@ impl UsageCounts for PostgresStore {
 /// In how many parts a user's day is kept: so many runs of one user end side by side.
 const PARTS: u128 = 8;
 
-async fn count(tx: &Transaction, held: &Held, usage: Usage, now: Timestamp) -> Result<()> {
+async fn count(
+    tx: &Transaction,
+    held: &Held,
+    (usage, total): (Usage, Option<Usage>),
+    now: Timestamp,
+) -> Result<()> {
+    if let Some(Usage { input_tokens, output_tokens }) = total {
+        let text = format!(
+            "SELECT 1 FROM runs WHERE {} AND id = $2 AND fence = $3 AND {RUNNING} \
+             AND input_tokens = $4 AND output_tokens = $5",
+            tx.inside("workspace_id")
+        );
+        let params: [&(dyn ToSql + Sync); 5] =
+            [&held.workspace, &held.lease.run, &held.lease.fence, &input_tokens, &output_tokens];
+        if tx.row(&text, &params).await?.is_some() {
+            return Ok(());
+        }
+    }
     let text = format!(
         "UPDATE runs SET input_tokens = input_tokens + $4, output_tokens = output_tokens + $5 \
          WHERE {} AND id = $2 AND fence = $3 AND {RUNNING}",

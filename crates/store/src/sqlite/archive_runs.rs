@@ -1,6 +1,6 @@
 //! Settled runs with their logs, out and in: those of a conversation, and executions.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -13,8 +13,9 @@ use uuid::Uuid;
 
 use super::archive::{insert_file, taken};
 use super::writer::Durability;
-use super::{SqliteStore, approvals, executions, files, runs, workspaces};
+use super::{SqliteStore, approvals, executions, files, log, runs, workspaces};
 use crate::error::{Result, StoreError};
+use crate::parts;
 use crate::store::archive_runs::ArchivedRuns;
 use crate::transfer::{Pieces, read_piece};
 use crate::turns::{parse_json, to_json};
@@ -154,17 +155,15 @@ pub(super) fn insert_traces<'a>(
     of: impl IntoIterator<Item = &'a ArchivedRun>,
     traces: &dyn Pieces<Trace>,
 ) -> Result<()> {
-    let ids: HashSet<Uuid> = of.into_iter().map(|of| of.run.id).collect();
+    // Each with its newest event.
+    let mut known: HashMap<Uuid, i64> = of.into_iter().map(|of| (of.run.id, 0)).collect();
     for at in 0.. {
         let Some(Trace { run, first, entries }) = read_piece(traces, at)? else { break };
-        if !ids.contains(&run) {
-            continue;
+        let Some(last_seq) = known.get_mut(&run) else { continue };
+        for part in parts::cut(first, &entries, *last_seq)? {
+            log::insert_part(db, (scope.workspace, run), &part)?;
+            *last_seq = part.last_seq;
         }
-        db.prepare_cached(
-            "INSERT INTO run_traces (workspace_id, run_id, entries) VALUES (?1, ?2, ?3) \
-             ON CONFLICT DO UPDATE SET entries = entries || char(10) || excluded.entries",
-        )?
-        .execute(params![scope.workspace, run, entries.join("\n")])?;
         db.prepare_cached("UPDATE runs SET last_entry = ?3 WHERE workspace_id = ?1 AND id = ?2")?
             .execute(params![scope.workspace, run, first - 1 + entries.len() as i64])?;
     }

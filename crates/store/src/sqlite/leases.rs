@@ -125,9 +125,11 @@ fn take_over(
 
 fn list_waiting(db: &Connection, limit: usize) -> Result<Vec<Waiting>> {
     let mut statement = db.prepare_cached(
-        "SELECT DISTINCT q.workspace_id, q.conversation_id FROM runs q WHERE q.status = 'queued' AND NOT EXISTS ( \
-             SELECT 1 FROM runs r WHERE r.workspace_id = q.workspace_id AND r.conversation_id = q.conversation_id \
-             AND r.status = 'running') LIMIT ?1",
+        "SELECT * FROM (SELECT DISTINCT q.workspace_id, q.conversation_id FROM runs q \
+             WHERE q.status = 'queued' AND NOT EXISTS ( \
+                 SELECT 1 FROM runs r WHERE r.workspace_id = q.workspace_id \
+                 AND r.conversation_id = q.conversation_id AND r.status = 'running')) \
+         ORDER BY random() LIMIT ?1",
     )?;
     let rows = statement
         .query_map([limit as i64], |row| Ok(Waiting { workspace: row.get(0)?, conversation: row.get(1)? }))?;

@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::writer::Durability;
 use super::{SqliteStore, conversations, executions};
 use crate::error::{Result, StoreError};
-use crate::store::runs::Runs;
+use crate::store::runs::{Runs, UNSTARTABLE};
 use crate::turns::{Held, own_scope, parse_json, to_json};
 
 #[async_trait]
@@ -214,13 +214,32 @@ fn cancel_unread(db: &Connection, held: &Held, now: Timestamp) -> Result<bool> {
     }
 }
 
-/// Takes a run out of the queue. Its message takes no place in the thread, so no file is one of that message's.
 pub(super) fn cancel_queued(db: &Connection, scope: &Scope, run: &Run, now: Timestamp) -> Result<()> {
+    let why = (RunStatus::Cancelled, "cancelled", "cancelled before it started");
+    end_queued(db, scope, run, why, now)
+}
+
+/// Ends a run that cannot be started, if it is queued still.
+pub(super) fn fail_queued(db: &Connection, workspace: Uuid, run: Uuid, now: Timestamp) -> Result<()> {
+    let found = by_id(db, workspace, run)?;
+    match found.status {
+        RunStatus::Queued => end_queued(db, &own_scope(workspace), &found, UNSTARTABLE, now),
+        _ => Ok(()),
+    }
+}
+
+/// Takes a run out of the queue. Its message takes no place in the thread, so no file is one of that message's.
+fn end_queued(
+    db: &Connection,
+    scope: &Scope,
+    run: &Run,
+    (status, code, message): (RunStatus, &str, &str),
+    now: Timestamp,
+) -> Result<()> {
     db.execute(
-        "UPDATE runs SET status = 'cancelled', ended_at = ?3, error_code = 'cancelled', \
-         error_message = 'cancelled before it started', queue_position = NULL \
+        "UPDATE runs SET status = ?4, ended_at = ?3, error_code = ?5, error_message = ?6, queue_position = NULL \
          WHERE workspace_id = ?1 AND id = ?2",
-        params![scope.workspace, run.id, now.as_millisecond()],
+        params![scope.workspace, run.id, now.as_millisecond(), status.as_str(), code, message],
     )?;
     db.execute(
         "UPDATE files SET message_id = NULL WHERE workspace_id = ?1 AND conversation_id = ?2 AND message_id = ?3 \

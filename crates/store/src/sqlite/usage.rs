@@ -1,7 +1,7 @@
 //! What is used of models: by runs beside their own calls, by callers, and by everyone day by day.
 
 use async_trait::async_trait;
-use domain::run::Usage;
+use domain::run::{Lease, Usage};
 use domain::scope::Scope;
 use domain::tokens::{DayUsage, OutOfTokens, TokenLimits, TokensUsed, day};
 use jiff::Timestamp;
@@ -16,9 +16,15 @@ use crate::turns::Held;
 
 #[async_trait]
 impl UsageCounts for SqliteStore {
-    async fn count_usage(&self, held: &Held, usage: Usage, now: Timestamp) -> Result<()> {
+    async fn count_usage(
+        &self,
+        held: &Held,
+        usage: Usage,
+        total: Option<Usage>,
+        now: Timestamp,
+    ) -> Result<()> {
         let held = *held;
-        self.writer.write(Durability::Full, move |db| count(db, &held, usage, now)).await
+        self.writer.write(Durability::Full, move |db| count(db, &held, (usage, total), now)).await
     }
 
     async fn count_call(&self, scope: &Scope, _: Uuid, usage: Usage, now: Timestamp) -> Result<()> {
@@ -39,7 +45,16 @@ impl UsageCounts for SqliteStore {
     }
 }
 
-fn count(db: &Connection, held: &Held, usage: Usage, now: Timestamp) -> Result<()> {
+fn count(db: &Connection, held: &Held, (usage, total): (Usage, Option<Usage>), now: Timestamp) -> Result<()> {
+    if let Some(Usage { input_tokens, output_tokens }) = total {
+        let Lease { run, fence } = held.lease;
+        let text = "SELECT 1 FROM runs WHERE workspace_id = ?1 AND id = ?2 AND fence = ?3 AND status = 'running' \
+                    AND input_tokens = ?4 AND output_tokens = ?5";
+        let reached = params![held.workspace, run, fence, input_tokens, output_tokens];
+        if db.prepare_cached(text)?.exists(reached)? {
+            return Ok(());
+        }
+    }
     let counted = db
         .prepare_cached(
             "UPDATE runs SET input_tokens = input_tokens + ?4, output_tokens = output_tokens + ?5 \

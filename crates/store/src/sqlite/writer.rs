@@ -86,7 +86,7 @@ impl Writer {
         Self::at(Desk::new(connection, path)?)
     }
 
-    fn at(desk: Desk) -> Result<Self> {
+    pub(super) fn at(desk: Desk) -> Result<Self> {
         let desk = Arc::new(desk);
         let normal = Line::start("sqlite-writer", Arc::clone(&desk), Durability::Normal)?;
         let full = Line::start("sqlite-syncer", Arc::clone(&desk), Durability::Full)?;

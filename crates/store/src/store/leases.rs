@@ -28,7 +28,8 @@ pub trait Leases: Send + Sync {
     /// The runs under way that hold a conversation, by workspace and run, after one of them.
     async fn system_list_locks(&self, after: Option<(Uuid, Uuid)>, limit: usize) -> Result<Vec<Lock>>;
 
-    /// Conversations with a queued run and none under way.
+    /// Conversations with a queued run and none under way. Any of them, where there are more: those whose run does not
+    /// start for now keep no others out.
     async fn system_list_waiting(&self, limit: usize) -> Result<Vec<Waiting>>;
 
     /// Tells all nodes. Its own statement, never part of another verb's transaction.

@@ -1,7 +1,7 @@
 //! Runs as they stand: under way, queued, settled.
 
 use async_trait::async_trait;
-use domain::run::{Run, StartTurn, TurnMessage};
+use domain::run::{Run, RunStatus, StartTurn, TurnMessage};
 use domain::scope::Scope;
 use jiff::Timestamp;
 use uuid::Uuid;
@@ -18,6 +18,10 @@ pub(crate) const NO_OWN_MESSAGE: StoreError = StoreError::Conflict {
     code: "no_own_message",
     detail: "the run answers an earlier message again and has none of its own to edit; cancel it and send a turn",
 };
+
+/// How a queued run ends that cannot be started.
+pub(crate) const UNSTARTABLE: (RunStatus, &str, &str) =
+    (RunStatus::Failed, "internal", "the turn could not be started");
 
 #[async_trait]
 pub trait Runs: Send + Sync {

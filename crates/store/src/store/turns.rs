@@ -21,7 +21,8 @@ pub trait Turns: Send + Sync {
     /// Runs that the caller and its workspace have open, as far as there are limits of them.
     async fn get_open_runs(&self, scope: &Scope, limits: RunLimits) -> Result<OpenRuns>;
 
-    /// Starts the conversation's first queued run, if none is under way.
+    /// Starts the conversation's first queued run, if none is under way. One that cannot be started, whatever is done, is
+    /// settled as failed, and the next is started.
     async fn start_queued(
         &self,
         waiting: &Waiting,

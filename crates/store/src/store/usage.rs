@@ -12,8 +12,15 @@ use crate::turns::Held;
 
 #[async_trait]
 pub trait UsageCounts: Send + Sync {
-    /// Counts what a run under way has used beside its own calls. `Lost` unless it is under way with this fence.
-    async fn count_usage(&self, held: &Held, usage: Usage, now: Timestamp) -> Result<()>;
+    /// Counts what a run under way has used. `Lost` unless it is under way with this fence. Whoever knows the run's
+    /// `total` after that says so, and may ask again without having heard the answer: a total that is reached is counted.
+    async fn count_usage(
+        &self,
+        held: &Held,
+        usage: Usage,
+        total: Option<Usage>,
+        now: Timestamp,
+    ) -> Result<()>;
 
     /// Counts a call of a model that belongs to no run into the caller's day. `call` is a fresh id.
     async fn count_call(&self, scope: &Scope, call: Uuid, usage: Usage, now: Timestamp) -> Result<()>;

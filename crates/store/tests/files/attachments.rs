@@ -16,6 +16,7 @@ on_both!(
     a_queued_turn_leaves_out_what_was_deleted,
     a_queued_turn_that_never_came_has_no_files,
     an_edit_keeps_what_was_attached,
+    an_edit_that_waits_takes_nothing_off_its_message,
     a_new_answer_leaves_the_message_as_it_is,
     a_rollback_takes_nothing_over,
 );
@@ -181,6 +182,26 @@ async fn an_edit_keeps_what_was_attached(store: TestStore) {
     let edit = StartTurn { replace: edited.message, ..attaching(id, "un", &[]) };
     store.answered(&ann, edit, "u").await;
     assert_eq!(attached(&store, &ann, id).await[0], "[]");
+}
+
+async fn an_edit_that_waits_takes_nothing_off_its_message(store: TestStore) {
+    let ann = store.workspace("ann").await;
+    let id = store.create(&ann, "t").await.id;
+    let file = store.upload(&ann, Bag::Conversation(id), "a").await;
+    let (run, held) = store.started(&ann, attaching(id, "one", &[&file])).await;
+    let edit = || StartTurn { replace: run.message, on_busy: OnBusy::Enqueue, ..turn(Some(id), "edited") };
+    let Begun::Queued(queued, _) = store.begin_turn(&ann, &store.new_turn(edit())).await.unwrap() else {
+        panic!("not queued")
+    };
+    assert_eq!(tied(&store, &ann, &file).await, run.message);
+    store.request_cancel(&ann, queued.id, store.now()).await.unwrap();
+    assert_eq!(tied(&store, &ann, &file).await, run.message);
+    // One that starts takes them with it.
+    store.begin_turn(&ann, &store.new_turn(edit())).await.unwrap();
+    store.settle_turn(&held, &store.settlement("1", events(2, 2))).await.unwrap();
+    let (started, _) = store.next(&ann, id).await.unwrap();
+    assert_eq!(tied(&store, &ann, &file).await, started.message);
+    assert_eq!(attached(&store, &ann, id).await, [json(&[&file])]);
 }
 
 async fn a_new_answer_leaves_the_message_as_it_is(store: TestStore) {

@@ -146,16 +146,20 @@ fn rows_of_version_2(id: &str, bytes: &str, time: &str) -> String {
     )
 }
 
-/// What was there before is there after.
-async fn kept_its_rows(store: &dyn store::Store, id: Uuid) {
-    let ann = Scope {
-        workspace: id,
+fn member_of(workspace: Uuid) -> Scope {
+    Scope {
+        workspace,
         org: "acme".into(),
         user: "ann".into(),
         role: Role::Member,
         key: None,
         administers: false,
-    };
+    }
+}
+
+/// What was there before is there after.
+async fn kept_its_rows(store: &dyn store::Store, id: Uuid) {
+    let ann = member_of(id);
     let files = store.list_files(&ann, Bag::Conversation(id), None, 9).await.unwrap();
     assert_eq!(files.iter().map(|file| (file.id, &*file.name)).collect::<Vec<_>>(), [(id, "f")]);
     assert_eq!(store.list_runs(&ann, id, None, 9).await.unwrap().len(), 1);
@@ -200,6 +204,122 @@ async fn a_database_of_the_version_before_is_brought_up_to_date() {
     let rows = rows_of_version_2(&format!("'{id}'"), &bytes, "now()");
     crate::setup::superuser(&database).await.batch_execute(&rows).await.unwrap();
     kept_its_rows(&*open_postgres(&database, true).await, id).await;
+}
+
+/// The version before expired logs were kept in parts.
+const BEFORE_PARTS: refinery::Target = refinery::Target::Version(15);
+
+/// A long log, a short one, and one that another program has spelled, each as the one row that an expired log was.
+fn logs_of_version_15() -> [Vec<String>; 3] {
+    let line = |n: usize| match n % 7 {
+        0 => format!(r#"{{"n":{n},"seq":null,"ts":1,"kind":"log","data":{{"message":"\\u0000, {n}"}}}}"#),
+        _ => {
+            let text = "ä, \\n".repeat(if n % 100 == 0 { 9_000 } else { 90 });
+            format!(r#"{{"n":{n},"seq":{},"ts":1,"kind":"delta","data":{{ "text": "{text}" }}}}"#, n - n / 7)
+        }
+    };
+    let other =
+        |n: usize| format!(r#"{{ "seq":{n}, "n":{n},"ts":1,"kind":"delta","data":{{"text":"{n}"}}}}"#);
+    [(1..=1500).map(line).collect(), (1..=7).map(line).collect(), (1..=3).map(other).collect()]
+}
+
+/// As an expired log was stored, for the run with this number.
+fn trace_of_version_15(at: u128, log: &[String], postgres: bool) -> String {
+    let number = Uuid::from_u128(at);
+    let (id, yes, time) = match postgres {
+        true => (format!("'{number}'"), "true", "now()"),
+        false => (format!("x'{}'", number.simple()), "1", "0"),
+    };
+    let (count, events) = (log.len(), log.len() - if log.len() == 3 { 0 } else { log.len() / 7 });
+    let run = format!(
+        "INSERT INTO workspaces (id, org_id, name, created_at) VALUES ({id}, 'acme', 'Team', {time}); \
+         INSERT INTO chat_conversations (workspace_id, id, org_id, user_id, kind, visibility, created_at, updated_at, \
+             version) VALUES ({id}, {id}, 'acme', 'ann', 'model_chat', 'private', {time}, {time}, 1); \
+         INSERT INTO runs (workspace_id, id, conversation_id, status, created_at, ended_at, log_expired, last_entry, \
+             last_event) VALUES ({id}, {id}, {id}, 'succeeded', {time}, {time}, {yes}, {count}, {events});"
+    );
+    let entries = log.join("\n").replace('\'', "''");
+    format!("{run} INSERT INTO run_traces (workspace_id, run_id, entries) VALUES ({id}, {id}, '{entries}');")
+}
+
+/// Every old log, line by line, from the beginning and from the middle, by entries and by events.
+async fn kept_its_logs(store: &dyn store::Store) {
+    #[derive(serde::Deserialize)]
+    struct Number {
+        n: i64,
+        seq: Option<i64>,
+    }
+    for (log, at) in logs_of_version_15().iter().zip(1..) {
+        let id = Uuid::from_u128(at);
+        let ann = member_of(id);
+        for (from, trace) in [(0, true), (0, false), (2, true), (2, false), (700, true), (700, false)] {
+            let (mut after, mut read, mut largest) = (from, Vec::new(), 0);
+            loop {
+                let page = match trace {
+                    true => store.read_trace(&ann, id, after, 1).await.unwrap(),
+                    false => store.read_log(&ann, id, after, 1).await.unwrap(),
+                };
+                let before = after;
+                largest = largest.max(page.entries.iter().map(String::len).sum::<usize>());
+                for line in page.entries.iter().flat_map(|entries| entries.lines()) {
+                    let Number { n, seq } = serde_json::from_str(line).unwrap();
+                    if let Some(number) = if trace { Some(n) } else { seq }.filter(|number| *number > after) {
+                        after = number;
+                        read.push(line.to_owned());
+                    }
+                }
+                if after == before {
+                    break;
+                }
+            }
+            let wanted: Vec<&String> = log
+                .iter()
+                .filter(|line| {
+                    let Number { n, seq } = serde_json::from_str(line).unwrap();
+                    if trace { n > from } else { seq.is_some_and(|seq| seq > from) }
+                })
+                .collect();
+            assert!(read.iter().eq(wanted.iter().copied()), "log {at} from {from}, {trace}");
+            assert!(largest <= 256 * 1024 + 70_000, "log {at}: {largest} bytes");
+        }
+    }
+}
+
+#[tokio::test]
+async fn expired_logs_of_a_file_are_cut_into_parts() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("threadkeep.db");
+    std::fs::write(&path, []).unwrap();
+    let mut db = rusqlite(&folder);
+    sqlite_steps::migrations::runner().set_target(BEFORE_PARTS).run(&mut db).unwrap();
+    for (log, at) in logs_of_version_15().iter().zip(1..) {
+        db.execute_batch(&trace_of_version_15(at, log, false)).unwrap();
+    }
+    drop(db);
+    kept_its_logs(&SqliteStore::open(&path, Use::Command).unwrap()).await;
+    let db = rusqlite(&folder);
+    let count = |text: &str| db.query_row(text, [], |row| row.get::<_, i64>(0)).unwrap();
+    assert_eq!(count("SELECT count(*) FROM run_traces"), 0);
+    assert!(count("SELECT count(*) FROM run_events") > 6);
+}
+
+#[tokio::test]
+async fn expired_logs_of_a_database_are_cut_into_parts() {
+    // The roles are the whole cluster's, and made when a store is opened.
+    if crate::setup::postgres().await.is_none() {
+        return;
+    }
+    let Some(database) = testkit::postgres::database().await else { return };
+    let mut owner = session(database.url()).await;
+    postgres_steps::migrations::runner().set_target(BEFORE_PARTS).run_async(&mut owner).await.unwrap();
+    let root = crate::setup::superuser(&database).await;
+    for (log, at) in logs_of_version_15().iter().zip(1..) {
+        root.batch_execute(&trace_of_version_15(at, log, true)).await.unwrap();
+    }
+    kept_its_logs(&*open_postgres(&database, true).await).await;
+    let count = async |text: &str| root.query_one(text, &[]).await.unwrap().get::<_, i64>(0);
+    assert_eq!(count("SELECT count(*) FROM run_traces").await, 0);
+    assert!(count("SELECT count(*) FROM run_events").await > 6);
 }
 
 /// A table in the way of the last statements of the first migration.

@@ -60,7 +60,7 @@ async fn an_end_that_says_less_than_was_used_is_not_written(store: TestStore) {
     let scope = store.workspace("ann").await;
     let (run, held) = store.started(&scope, turn(None, "hi")).await;
     let used = |input_tokens, output_tokens| Usage { input_tokens, output_tokens };
-    store.count_usage(&held, used(7, 3), store.now()).await.unwrap();
+    store.count_usage(&held, used(7, 3), None, store.now()).await.unwrap();
     for less in [used(0, 0), used(6, 3), used(7, 2)] {
         let settlement = Settlement { counted: Some(less), ..store.settlement("Hello.", events(2, 3)) };
         assert_eq!(fails(store.settle_turn(&held, &settlement).await), "more used: 7 and 3");
@@ -77,14 +77,14 @@ async fn usage_is_counted_with_the_fence(store: TestStore) {
     let scope = store.workspace("ann").await;
     let (run, held) = store.started(&scope, turn(None, "hi")).await;
     let used = Usage { input_tokens: 7, output_tokens: 3 };
-    assert!(matches!(store.count_usage(&stale(&held), used, store.now()).await, Err(StoreError::Lost)));
-    store.count_usage(&held, used, store.now()).await.unwrap();
-    store.count_usage(&held, used, store.now()).await.unwrap();
+    assert!(matches!(store.count_usage(&stale(&held), used, None, store.now()).await, Err(StoreError::Lost)));
+    store.count_usage(&held, used, None, store.now()).await.unwrap();
+    store.count_usage(&held, used, None, store.now()).await.unwrap();
     let mut settlement = store.settlement("Hello.", events(2, 3));
     settlement.usage = Usage { input_tokens: 1, output_tokens: 1 };
     let settled = store.settle_turn(&held, &settlement).await.unwrap();
     assert_eq!(settled.run.usage, Usage { input_tokens: 15, output_tokens: 7 });
     let thread = store.get_thread(&scope, run.conversation.unwrap(), None.into()).await.unwrap();
     assert_eq!(thread.conversation.total_tokens, 22);
-    assert!(matches!(store.count_usage(&held, used, store.now()).await, Err(StoreError::Lost)));
+    assert!(matches!(store.count_usage(&held, used, None, store.now()).await, Err(StoreError::Lost)));
 }

@@ -102,3 +102,39 @@ async fn locks_are_listed_over_all_workspaces(store: TestStore) {
     store.let_leases_run_out().await;
     assert!(store.system_list_locks(None, 10).await.unwrap().iter().all(|lock| lock.lease_left_ms < 0));
 }
+
+/// Each locks many runs at once: in the same order, or they would wait for each other until PostgreSQL breaks one off.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn heartbeats_and_appends_do_not_wait_for_each_other_for_ever() {
+    let Some(store) = crate::setup::postgres().await else { return };
+    let ann = store.workspace("ann").await;
+    let mut all = Vec::new();
+    for _ in 0..80 {
+        all.push(store.started(&ann, turn(None, "one")).await.1);
+    }
+    // Neither the order of the rows nor that of the ids.
+    all.sort_by_key(|held| std::cmp::Reverse(held.lease.run));
+    all.rotate_left(17);
+    let done = std::sync::atomic::AtomicBool::new(false);
+    let beats = async {
+        while !done.load(std::sync::atomic::Ordering::Relaxed) {
+            assert_eq!(store.system_heartbeat(NODE, LEASE, true).await.unwrap().held.len(), all.len());
+        }
+    };
+    let appends = async {
+        for n in 2..=60 {
+            let batch = events(n, n);
+            let appends = all.iter().map(|held| store.append_events(held, &batch));
+            for appended in futures_util::future::join_all(appends).await {
+                appended.unwrap();
+            }
+        }
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+    };
+    tokio::join!(beats, appends);
+    store.close().await;
+    assert_eq!(
+        store.count("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()").await,
+        0
+    );
+}

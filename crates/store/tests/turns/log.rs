@@ -11,7 +11,8 @@ use crate::setup::{Behind, TestStore, open_postgres, superuser};
 on_both!(
     appends_of_many_workspaces_at_once_go_each_to_its_own,
     the_log_is_read_from_any_number_in_pages_of_any_size,
-    an_expired_log_leaves_its_trace,
+    an_expired_log_is_read_like_any_other,
+    a_long_log_that_has_expired_is_read_in_pages,
     only_what_ended_long_ago_expires,
 );
 
@@ -94,7 +95,7 @@ async fn the_log_is_read_from_any_number_in_pages_of_any_size(store: TestStore) 
     assert_eq!(store.rest(&ann, run.id, 0, 1_000_000, true).await, (1..entry + 300).collect::<Vec<_>>());
 }
 
-async fn an_expired_log_leaves_its_trace(store: TestStore) {
+async fn an_expired_log_is_read_like_any_other(store: TestStore) {
     let ann = store.workspace("ann").await;
     let (run, held) = store.started(&ann, turn(None, "one")).await;
     let (batch, seq) = mixed(2..=7, 1);
@@ -107,13 +108,75 @@ async fn an_expired_log_leaves_its_trace(store: TestStore) {
     let later = store.write().now;
     assert_eq!(store.system_expire(later, later, 10).await.unwrap(), 1);
     assert_eq!(store.system_expire(later, later, 10).await.unwrap(), 0);
-    assert_eq!(store.count("SELECT count(*) FROM run_events").await, 0);
+    assert_eq!(store.count("SELECT count(*) FROM run_events").await, 1);
     let page = store.read_log(&ann, run.id, 0, 10_000).await.unwrap();
-    assert_eq!((page.run, page.entries.len(), page.expired), (settled.run, 0, true));
-    let page = store.read_trace(&ann, run.id, 0, 10_000).await.unwrap();
-    assert_eq!((page.expired, page.entries.join("\n")), (true, whole.entries.join("\n")));
-    assert_eq!(numbers(&page, "seq").last(), Some(&seq));
+    assert_eq!((page.run, page.expired), (settled.run, true));
+    assert_eq!(page.entries, [whole.entries.join("\n")]);
+    for after in 0..=seq {
+        let rest = store.rest(&ann, run.id, after, 1, false).await;
+        assert_eq!(rest, (after + 1..=seq).collect::<Vec<_>>(), "after {after}");
+    }
+    for after in 0..=12 {
+        let rest = store.rest(&ann, run.id, after, 1, true).await;
+        assert_eq!(rest, (after + 1..=12).collect::<Vec<_>>(), "after {after}");
+    }
     assert_eq!(store.texts(&ann, run.conversation.unwrap(), None).await, ["one", "1"]);
+}
+
+/// Bytes of a page that a reader asks for, and of the rows that an expired log is kept in.
+const CHUNK: usize = 256 * 1024;
+
+async fn a_long_log_that_has_expired_is_read_in_pages(store: TestStore) {
+    let ann = store.workspace("ann").await;
+    let (run, held) = store.started(&ann, turn(None, "one")).await;
+    let mut whole = store.read_trace(&ann, run.id, 0, CHUNK).await.unwrap().entries;
+    // Small ones, ones of which two do not fit into a row, and one that is larger than any.
+    let mut n = 1;
+    for (size, count) in [(700, 300), (150_000, 20), (9_000, 200), (400_000, 1), (80, 1000)] {
+        for _ in 0..count {
+            n += 1;
+            let entry = format!(r#"{{"n":{n},"seq":{n},"text":"{}"}}"#, "x".repeat(size));
+            let batch = Batch {
+                first_entry: n,
+                last_entry: n,
+                first_seq: n,
+                last_seq: n,
+                entries: entry.as_str().into(),
+            };
+            store.append_events(&held, &batch).await.unwrap();
+            whole.push(entry);
+        }
+    }
+    let end = events(n + 1, n + 1);
+    whole.push(end.entries.to_string());
+    store.settle_turn(&held, &store.settlement("1", end)).await.unwrap();
+    let bytes: usize = whole.iter().map(String::len).sum();
+    assert!(bytes > 5_000_000, "{bytes}");
+    let later = store.write().now;
+    assert_eq!(store.system_expire(later, later, 10).await.unwrap(), 1);
+    let rows = store.count("SELECT count(*) FROM run_events").await;
+    assert!((20..60).contains(&rows), "{rows}");
+    for (from, trace) in [(0, false), (0, true), (n / 2, false), (n / 2, true), (n, false)] {
+        let (mut at, mut read) = (from, Vec::new());
+        loop {
+            let page = match trace {
+                true => store.read_trace(&ann, run.id, at, CHUNK).await.unwrap(),
+                false => store.read_log(&ann, run.id, at, CHUNK).await.unwrap(),
+            };
+            let (size, largest) = (
+                page.entries.iter().map(String::len).sum::<usize>(),
+                page.entries.iter().map(String::len).max(),
+            );
+            assert!(largest.is_none_or(|largest| largest <= CHUNK || largest < 401_000), "{largest:?}");
+            assert!(size < CHUNK + largest.unwrap_or(0), "a page of {size} bytes");
+            let new = numbers(&page, "n").into_iter().filter(|number| *number > at).next_back();
+            let Some(last) = new else { break };
+            let lines = page.entries.iter().flat_map(|entries| entries.lines()).map(str::to_owned);
+            read.extend(lines.zip(numbers(&page, "n")).filter(|(_, n)| *n > at).map(|(line, _)| line));
+            at = last;
+        }
+        assert!(read == whole[from as usize..], "from {from}, {trace}: {} of {}", read.len(), whole.len());
+    }
 }
 
 async fn only_what_ended_long_ago_expires(store: TestStore) {

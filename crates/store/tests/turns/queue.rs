@@ -19,6 +19,9 @@ on_both!(
     want_of_readers_ends_only_what_needs_them,
     a_queue_without_a_run_still_keeps_others_out,
     ids_that_a_client_brings_are_kept_and_taken_once,
+    a_runs_id_is_kept_for_its_answer,
+    a_queued_turn_that_cannot_start_fails_and_the_next_goes_on,
+    conversations_that_do_not_start_keep_no_other_out,
     what_other_clients_keep_is_found_again,
 );
 
@@ -262,6 +265,79 @@ async fn ids_that_a_client_brings_are_kept_and_taken_once(store: TestStore) {
     let mut again = store.new_turn(turn(None, "one"));
     again.conversation = conversation;
     assert!(matches!(store.begin_turn(&ann, &again).await, Err(StoreError::Taken("id"))));
+}
+
+async fn a_runs_id_is_kept_for_its_answer(store: TestStore) {
+    let ann = store.workspace("ann").await;
+    let (run, _) = store.started(&ann, turn(None, "one")).await;
+    let id = run.conversation.unwrap();
+    let queued = store.queued(&ann, id, "two", OnBusy::Enqueue).await;
+    let (elsewhere, _) = store.started(&ann, turn(None, "one")).await;
+    for (message, taken) in [(run.id, true), (queued.id, true), (elsewhere.id, false)] {
+        let brought = Brought { message: Some(message), ..Brought::default() };
+        let mut new =
+            store.new_turn(StartTurn { on_busy: OnBusy::Enqueue, brought, ..turn(Some(id), "three") });
+        new.message = message;
+        let begun = store.begin_turn(&ann, &new).await;
+        assert_eq!(matches!(begun, Err(StoreError::Taken("message id"))), taken, "{begun:?}");
+    }
+}
+
+/// Whatever is wrong with it: its message's id is taken by now, or what was asked cannot be read.
+async fn a_queued_turn_that_cannot_start_fails_and_the_next_goes_on(store: TestStore) {
+    let ann = store.workspace("ann").await;
+    let (run, held) = store.started(&ann, turn(None, "one")).await;
+    let id = run.conversation.unwrap();
+    let taken = store.queued(&ann, id, "two", OnBusy::Enqueue).await;
+    let unread = store.queued(&ann, id, "three", OnBusy::Enqueue).await;
+    let good = store.queued(&ann, id, "four", OnBusy::Enqueue).await;
+    let (first, message) = (taken.id, run.message.unwrap());
+    store
+        .behind(
+            &format!(
+                "UPDATE runs SET message_id = x'{}' WHERE id = x'{}'; UPDATE runs SET request = '?' WHERE id = x'{}'",
+                message.simple(),
+                first.simple(),
+                unread.id.simple()
+            ),
+            &format!(
+                "UPDATE runs SET message_id = '{message}' WHERE id = '{first}'; \
+                 UPDATE runs SET request = '?' WHERE id = '{}'",
+                unread.id
+            ),
+        )
+        .await;
+    store.settle_turn(&held, &store.settlement("1", events(2, 2))).await.unwrap();
+    let (started, held) = store.next(&ann, id).await.unwrap();
+    assert_eq!((started.id, started.status), (good.id, RunStatus::Running));
+    for run in [first, unread.id] {
+        let failed = store.get_run(&ann, run).await.unwrap();
+        assert_eq!((failed.status, failed.error.unwrap().code.as_str()), (RunStatus::Failed, "internal"));
+        assert!(failed.ended_at.is_some());
+    }
+    assert_eq!(store.texts(&ann, id, None).await, ["one", "1", "four"]);
+    store.settle_turn(&held, &store.settlement("4", events(2, 2))).await.unwrap();
+    assert_eq!(store.system_list_waiting(10).await.unwrap(), []);
+    assert_eq!(store.texts(&ann, id, None).await, ["one", "1", "four", "4"]);
+}
+
+async fn conversations_that_do_not_start_keep_no_other_out(store: TestStore) {
+    let ann = store.workspace("ann").await;
+    let mut all = std::collections::HashSet::new();
+    for _ in 0..8 {
+        let (run, held) = store.started(&ann, turn(None, "one")).await;
+        let id = run.conversation.unwrap();
+        store.queued(&ann, id, "two", OnBusy::Enqueue).await;
+        store.settle_turn(&held, &store.settlement("1", events(2, 2))).await.unwrap();
+        all.insert(id);
+    }
+    let mut seen = std::collections::HashSet::new();
+    for _ in 0..200 {
+        let waiting = store.system_list_waiting(2).await.unwrap();
+        assert_eq!(waiting.len(), 2);
+        seen.extend(waiting.into_iter().map(|waiting| waiting.conversation));
+    }
+    assert_eq!(seen, all);
 }
 
 async fn what_other_clients_keep_is_found_again(store: TestStore) {

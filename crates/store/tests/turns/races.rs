@@ -21,6 +21,7 @@ on_both!(
     many_at_once_do_not_pass_the_limit_of_open_runs,
     members_at_once_do_not_pass_the_limit_of_their_workspace,
     begins_deletes_and_settles_never_wait_for_each_other,
+    a_second_run_under_way_is_refused_whoever_writes_it,
 );
 
 /// The store, and on PostgreSQL a second node's.
@@ -222,4 +223,63 @@ async fn begins_deletes_and_settles_never_wait_for_each_other(store: TestStore) 
         let deadlocks = "SELECT coalesce(sum(deadlocks), 0)::bigint FROM pg_stat_database WHERE datname = current_database()";
         assert_eq!(store.count(deadlocks).await, 0);
     }
+}
+
+/// The database itself keeps a conversation to one run, past all that the store asks.
+async fn a_second_run_under_way_is_refused_whoever_writes_it(store: TestStore) {
+    let ann = store.workspace("ann").await;
+    let (run, _) = store.started(&ann, turn(None, "one")).await;
+    let (conversation, new) = (run.conversation.unwrap(), store.new_id());
+    let insert = |status: &str, id: &dyn Fn(uuid::Uuid) -> String, now: &str| {
+        format!(
+            "INSERT INTO runs (workspace_id, id, conversation_id, status, created_at) \
+             VALUES ({}, {}, {}, '{status}', {now})",
+            id(ann.workspace),
+            id(new),
+            id(conversation)
+        )
+    };
+    match &store.behind {
+        Behind::Sqlite(folder) => {
+            let (db, id) = (crate::setup::rusqlite(folder), |id: uuid::Uuid| format!("x'{}'", id.simple()));
+            let refused = db.execute_batch(&insert("running", &id, "0")).unwrap_err().to_string();
+            assert!(
+                refused.contains("UNIQUE constraint failed: runs.workspace_id, runs.conversation_id"),
+                "{refused}"
+            );
+            db.execute_batch(&insert("succeeded", &id, "0")).unwrap();
+        }
+        Behind::Postgres(database) => {
+            let (root, id) = (crate::setup::superuser(database).await, |id: uuid::Uuid| format!("'{id}'"));
+            let refused = root.batch_execute(&insert("running", &id, "now()")).await.unwrap_err();
+            let refused = refused.as_db_error().and_then(|error| error.constraint()).map(str::to_owned);
+            assert_eq!(refused.as_deref(), Some("idx_runs_one_running"));
+            root.batch_execute(&insert("succeeded", &id, "now()")).await.unwrap();
+        }
+    }
+}
+
+/// What was accepted and what has ended is on disk before that is said; an event on its way is not waited for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_turn_is_synced_when_it_begins_and_when_it_ends_and_not_between() {
+    let Some(store) = crate::setup::postgres().await else { return };
+    let Behind::Postgres(database) = &store.behind else { return };
+    let root = crate::setup::superuser(database).await;
+    root.batch_execute(
+        "CREATE TABLE noted (at bigserial, status text, sync text); GRANT ALL ON noted, noted_at_seq TO PUBLIC; \
+         CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+             INSERT INTO noted (status, sync) VALUES (NEW.status, current_setting('synchronous_commit')); RETURN NEW; \
+         END $$; \
+         CREATE TRIGGER note AFTER INSERT OR UPDATE ON runs FOR EACH ROW EXECUTE FUNCTION note()",
+    )
+    .await
+    .unwrap();
+    let ann = store.workspace("ann").await;
+    let (_, held) = store.started(&ann, turn(None, "one")).await;
+    store.append_events(&held, &events(2, 2)).await.unwrap();
+    store.settle_turn(&held, &store.settlement("1", events(3, 3))).await.unwrap();
+    let rows = root.query("SELECT status, sync FROM noted ORDER BY at", &[]).await.unwrap();
+    let noted: Vec<(String, String)> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
+    let wanted = [("running", "on"), ("running", "off"), ("succeeded", "on")];
+    assert_eq!(noted, wanted.map(|(status, sync)| (status.to_owned(), sync.to_owned())));
 }

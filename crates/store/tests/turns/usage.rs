@@ -12,6 +12,7 @@ on_both!(
     what_is_used_is_counted_into_the_day_of_who_asked,
     a_turn_is_refused_when_nothing_is_left_and_a_repeated_one_is_not,
     runs_that_end_at_once_are_all_counted,
+    what_is_counted_by_its_total_is_counted_once,
     a_conversation_with_approvals_is_purged,
 );
 
@@ -26,7 +27,7 @@ async fn what_is_used_is_counted_into_the_day_of_who_asked(store: TestStore) {
     // 3 and 4, as every settlement of these tests.
     store.answered(&ann, turn(None, "one"), "1").await;
     let (_, held) = store.started(&ann, turn(None, "two")).await;
-    store.count_usage(&held, of(100, 10), store.now()).await.unwrap();
+    store.count_usage(&held, of(100, 10), None, store.now()).await.unwrap();
     let used = store.get_tokens_used(&ann, store.now()).await.unwrap();
     assert_eq!(used, TokensUsed { user: 117, workspace: 117 }, "before its run has ended");
     store.settle_turn(&held, &store.settlement("2", events(2, 3))).await.unwrap();
@@ -76,6 +77,24 @@ async fn a_turn_is_refused_when_nothing_is_left_and_a_repeated_one_is_not(store:
     assert!(matches!(store.begin_turn(&ann, &limited(8, 8)).await.unwrap(), Begun::Started { .. }));
     let bob = member(&ann, "bob");
     assert!(matches!(store.begin_turn(&bob, &limited(7, 0)).await.unwrap(), Begun::Started { .. }));
+}
+
+/// Its writer asks again when the answer was lost.
+async fn what_is_counted_by_its_total_is_counted_once(store: TestStore) {
+    let ann = store.workspace("ann").await;
+    let (run, held) = store.started(&ann, turn(None, "one")).await;
+    for (used, total) in [(of(5, 1), of(5, 1)), (of(0, 2), of(5, 3)), (of(5, 3), of(10, 6))] {
+        for _ in 0..2 {
+            store.count_usage(&held, used, Some(total), store.now()).await.unwrap();
+        }
+        assert_eq!(store.get_run(&ann, run.id).await.unwrap().usage, total);
+        let all = total.input_tokens + total.output_tokens;
+        let day = store.get_tokens_used(&ann, store.now()).await.unwrap();
+        assert_eq!(day, TokensUsed { user: all, workspace: all });
+    }
+    store.settle_turn(&held, &store.settlement("1", events(2, 2))).await.unwrap();
+    let late = store.count_usage(&held, of(1, 1), Some(of(14, 11)), store.now()).await;
+    assert!(matches!(late, Err(store::StoreError::Lost)), "{late:?}");
 }
 
 async fn runs_that_end_at_once_are_all_counted(store: TestStore) {

@@ -54,7 +54,9 @@ impl ModelRun<'_> {
         if used == Usage::default() {
             return Ok(());
         }
-        retry(self.log.live(), || inner.store.count_usage(&self.log.held, used, now)).await
+        // Known by what it comes to: a commit whose answer was lost is not counted again.
+        let total = Some(self.counted);
+        retry(self.log.live(), || inner.store.count_usage(&self.log.held, used, total, now)).await
     }
 
     /// Whether a person must agree to calls of this tool, by whichever of its names.

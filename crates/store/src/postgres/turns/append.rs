@@ -88,7 +88,8 @@ impl Appends {
     }
 
     /// The update takes the rows' locks, so a writer that lost its run finds out here, whatever it saw before. The
-    /// insert sees what the update let through. Answers the runs whose batch was written.
+    /// insert sees what the update let through. Many are locked in the order of their ids first, as heartbeats do.
+    /// Answers the runs whose batch was written.
     async fn write(
         &self,
         db: &Database,
@@ -96,16 +97,27 @@ impl Appends {
         workspace: Uuid,
         waiting: &[Waiting],
     ) -> Result<Vec<Uuid>> {
+        let own = inside(db.dialect, "r.workspace_id");
+        let (locked, and_locked) = match waiting.len() {
+            1 => (String::new(), ""),
+            _ => {
+                let text = "SELECT r.id FROM runs r WHERE";
+                let order = "AND r.id = ANY($2) ORDER BY r.id FOR NO KEY UPDATE";
+                (
+                    format!("locked AS MATERIALIZED ({text} {own} {order}), "),
+                    "AND r.id IN (SELECT id FROM locked)",
+                )
+            }
+        };
         let text = format!(
-            "WITH moved AS (UPDATE runs r SET last_entry = g.last_entry, last_event = g.last_seq \
+            "WITH {locked}moved AS (UPDATE runs r SET last_entry = g.last_entry, last_event = g.last_seq \
                  FROM unnest($2::uuid[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::text[]) \
                      AS g (run, fence, first_entry, last_entry, first_seq, last_seq, entries) \
-                 WHERE {} AND r.id = ANY($2) AND r.id = g.run AND r.fence = g.fence AND r.{RUNNING} \
-                   AND r.last_entry = g.first_entry - 1 AND r.last_event = g.first_seq - 1 \
+                 WHERE {own} AND r.id = ANY($2) AND r.id = g.run AND r.fence = g.fence AND r.{RUNNING} \
+                   AND r.last_entry = g.first_entry - 1 AND r.last_event = g.first_seq - 1 {and_locked} \
                  RETURNING r.workspace_id, g.run, g.first_entry, g.last_entry, g.last_seq, g.entries) \
              INSERT INTO run_events (workspace_id, run_id, first_entry, last_entry, last_seq, entries) \
-             SELECT workspace_id, run, first_entry, last_entry, last_seq, entries FROM moved RETURNING run_id",
-            inside(db.dialect, "r.workspace_id")
+             SELECT workspace_id, run, first_entry, last_entry, last_seq, entries FROM moved RETURNING run_id"
         );
         let number = |of: fn(&Waiting) -> i64| waiting.iter().map(of).collect::<Vec<i64>>();
         let runs: Vec<Uuid> = waiting.iter().map(|one| one.held.lease.run).collect();

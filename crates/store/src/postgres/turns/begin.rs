@@ -88,8 +88,11 @@ pub(super) async fn begin(tx: &Transaction, scope: &Scope, new: &NewTurn) -> Res
         }
         (Some((run, _)), OnBusy::Reject) => return Ok(Begun::Busy(run)),
         (Some(busy), policy) => {
-            // Tied to its message already, which is to come.
-            run_files::attach(tx, scope, &files, new.message).await?;
+            // Those it names are tied to its message already, which is to come. Those of a message that it edits stay
+            // there until it starts.
+            if new.turn.message.is_some() && new.turn.attachments.is_some() {
+                run_files::attach(tx, scope, &files, new.message).await?;
+            }
             Begun::Queued(enqueue(tx, scope, new, policy, busy).await?, open)
         }
     };
@@ -139,12 +142,13 @@ async fn known_conversation(
     }
 }
 
-/// A message id that a client brought is new to the conversation, its queue included.
+/// A message id that a client brought is new to the conversation, its queue included. A run's id is its answer's.
 async fn check_free(tx: &Transaction, scope: &Scope, conversation: Uuid, message: Uuid) -> Result<()> {
     let own = tx.inside("workspace_id");
     let text = format!(
         "SELECT 1 FROM messages WHERE {own} AND conversation_id = $2 AND id = $3 \
-         UNION ALL SELECT 1 FROM runs WHERE {own} AND conversation_id = $2 AND status = 'queued' AND message_id = $3"
+         UNION ALL SELECT 1 FROM runs WHERE {own} AND conversation_id = $2 AND status = 'queued' AND message_id = $3 \
+         UNION ALL SELECT 1 FROM runs WHERE {own} AND id = $3 AND conversation_id = $2"
     );
     match tx.row(&text, &[&scope.workspace, &conversation, &message]).await? {
         Some(_) => Err(StoreError::Taken("message id")),

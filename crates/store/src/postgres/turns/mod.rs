@@ -10,13 +10,15 @@ pub(super) mod open_runs;
 mod settle;
 mod start;
 
+use std::sync::{Mutex, PoisonError};
+
 use async_trait::async_trait;
 use domain::open_runs::{OpenRuns, RunLimits};
 use domain::run::{Lease, Run};
 use domain::scope::Scope;
 
-use super::PostgresStore;
 use super::transaction::{Settings, transaction};
+use super::{PostgresStore, runs};
 use crate::error::Result;
 use crate::store::turns::Turns;
 use crate::turns::{Batch, Begun, Dispatch, Held, NewTurn, QueueStart, Settled, Settlement, Waiting};
@@ -37,7 +39,24 @@ impl Turns for PostgresStore {
         start: &QueueStart,
     ) -> Result<Option<(Run, Lease, Batch)>> {
         let settings = Settings::workspace(waiting.workspace).seeing_all();
-        transaction!(self.database, begin_write, settings, |tx| start::start_queued(tx, waiting, start))
+        loop {
+            // The one that was tried last.
+            let tried = Mutex::new(None);
+            let started =
+                transaction!(self.database, begin_write, settings.clone(), |tx| start::start_queued(
+                    tx, waiting, start, &tried
+                ));
+            let tried = *tried.lock().unwrap_or_else(PoisonError::into_inner);
+            let (Some(run), Err(error)) = (tried, &started) else { return started };
+            if error.may_pass() {
+                return started;
+            }
+            tracing::error!(%run, %error, "a queued run that cannot be started has failed");
+            let workspace = waiting.workspace;
+            transaction!(self.database, begin_write, settings.clone(), |tx| runs::fail_queued(
+                tx, workspace, run, start.now
+            ))?;
+        }
     }
 
     async fn get_dispatch(&self, held: &Held, replay: usize) -> Result<Dispatch> {

@@ -1,6 +1,7 @@
 //! How a run comes under way: the user's message is put into the thread, the log is begun.
 
 use std::collections::HashSet;
+use std::sync::{Mutex, PoisonError};
 
 use domain::conversation::Conversation;
 use domain::file::File;
@@ -25,6 +26,7 @@ pub(super) async fn start_queued(
     tx: &Transaction,
     waiting: &Waiting,
     start: &QueueStart,
+    tried: &Mutex<Option<Uuid>>,
 ) -> Result<Option<(Run, Lease, Batch)>> {
     let scope = own_scope(waiting.workspace);
     let Some(mut thread) = conversations::find_locked_any(tx, &scope, waiting.conversation).await? else {
@@ -47,8 +49,9 @@ pub(super) async fn start_queued(
     let Some(next) = tx.row(&text, &[&waiting.workspace, &waiting.conversation]).await? else {
         return Ok(None);
     };
-    let (run, message, turn): (Uuid, _, StartTurn) =
-        (next.try_get(0)?, next.try_get(1)?, parse_json(next.try_get(2)?)?);
+    let run: Uuid = next.try_get(0)?;
+    *tried.lock().unwrap_or_else(PoisonError::into_inner) = Some(run);
+    let (message, turn): (_, StartTurn) = (next.try_get(1)?, parse_json(next.try_get(2)?)?);
     let head = branches::head(tx, &scope, thread.id, None).await?;
     let replaced = match turn.replace {
         Some(replaced) => {

@@ -112,11 +112,12 @@ fn known_conversation(db: &Connection, scope: &Scope, id: Uuid, new: &NewTurn) -
     Ok(Thread { conversation, row: Some(pk) })
 }
 
-/// A message id that a client brought is new to the conversation, its queue included.
+/// A message id that a client brought is new to the conversation, its queue included. A run's id is its answer's.
 fn check_free(db: &Connection, scope: &Scope, conversation: Uuid, message: Uuid) -> Result<()> {
     let text = "SELECT 1 FROM messages WHERE workspace_id = ?1 AND conversation_id = ?2 AND id = ?3 \
                 UNION ALL SELECT 1 FROM runs INDEXED BY idx_runs_queue \
-                WHERE workspace_id = ?1 AND conversation_id = ?2 AND status = 'queued' AND message_id = ?3";
+                WHERE workspace_id = ?1 AND conversation_id = ?2 AND status = 'queued' AND message_id = ?3 \
+                UNION ALL SELECT 1 FROM runs WHERE workspace_id = ?1 AND id = ?3 AND conversation_id = ?2";
     match db.prepare_cached(text)?.exists(params![scope.workspace, conversation, message])? {
         true => Err(StoreError::Taken("message id")),
         false => Ok(()),

@@ -10,6 +10,10 @@ pub(super) mod idempotency;
 pub(super) mod open_runs;
 mod settle;
 mod start;
+#[cfg(test)]
+mod sync_tests;
+
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use domain::open_runs::{OpenRuns, RunLimits};
@@ -17,8 +21,8 @@ use domain::run::{Lease, Run};
 use domain::scope::Scope;
 use rusqlite::Connection;
 
-use super::SqliteStore;
 use super::writer::Durability;
+use super::{SqliteStore, runs};
 use crate::error::Result;
 use crate::store::turns::Turns;
 use crate::turns::{Batch, Begun, Dispatch, Held, NewTurn, QueueStart, Settled, Settlement, Waiting};
@@ -44,7 +48,21 @@ impl Turns for SqliteStore {
         start: &QueueStart,
     ) -> Result<Option<(Run, Lease, Batch)>> {
         let (waiting, start) = (*waiting, *start);
-        self.writer.write(Durability::Full, move |db| start::start_queued(db, &waiting, &start)).await
+        loop {
+            // The one that was tried last.
+            let tried = Arc::new(Mutex::new(None));
+            let noted = Arc::clone(&tried);
+            let work = move |db: &Connection| start::start_queued(db, &waiting, &start, &noted);
+            let started = self.writer.write(Durability::Full, work).await;
+            let tried = *tried.lock().unwrap_or_else(PoisonError::into_inner);
+            let (Some(run), Err(error)) = (tried, &started) else { return started };
+            if error.may_pass() {
+                return started;
+            }
+            tracing::error!(%run, %error, "a queued run that cannot be started has failed");
+            let fail = move |db: &Connection| runs::fail_queued(db, waiting.workspace, run, start.now);
+            self.writer.write(Durability::Full, fail).await?;
+        }
     }
 
     async fn get_dispatch(&self, held: &Held, replay: usize) -> Result<Dispatch> {

@@ -1,5 +1,7 @@
 //! How a run comes under way: the user's message is put into the thread, the log is begun.
 
+use std::sync::{Mutex, PoisonError};
+
 use domain::conversation::Conversation;
 use domain::run::{Lease, Run, StartTurn};
 use domain::scope::Scope;
@@ -25,6 +27,7 @@ pub(super) fn start_queued(
     db: &Connection,
     waiting: &Waiting,
     start: &QueueStart,
+    tried: &Mutex<Option<Uuid>>,
 ) -> Result<Option<(Run, Lease, Batch)>> {
     let Waiting { workspace, conversation } = *waiting;
     let next: Option<(Uuid, Option<Uuid>, String)> = db
@@ -37,6 +40,7 @@ pub(super) fn start_queued(
         .query_row(params![workspace, conversation], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
         .optional()?;
     let Some((run, message, request)) = next else { return Ok(None) };
+    *tried.lock().unwrap_or_else(PoisonError::into_inner) = Some(run);
     let scope = own_scope(workspace);
     let Some((conversation, pk)) = conversations::find(db, &scope, conversation, false, false)? else {
         // What was deleted starts nothing any more.
