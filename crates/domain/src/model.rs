@@ -69,14 +69,14 @@ impl Words {
         self.parts.extend(after.parts.into_iter().map(|part| Part { at: at(&part), ..part }));
     }
 
-    /// Texts and files in their order.
+    /// Texts and files in their order, but for texts without a word.
     pub fn pieces(&self) -> Vec<Piece<'_>> {
         let (mut pieces, mut told) = (Vec::with_capacity(self.parts.len() + 1), 0);
         let mut text = |to: usize| {
             let text = self.text.get(told..to).unwrap_or_default();
             let text = if told > 0 { text.strip_prefix(PARAGRAPH).unwrap_or(text) } else { text };
             told = told.max(to);
-            (!text.is_empty()).then_some(Piece::Text(text))
+            (!text.trim().is_empty()).then_some(Piece::Text(text))
         };
         for part in &self.parts {
             pieces.extend(text(part.at));

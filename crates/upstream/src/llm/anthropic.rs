@@ -289,7 +289,7 @@ fn as_said(blocks: &[Value], calls: &[Call]) -> Option<Vec<Value>> {
 
 /// An answer as it is stored.
 fn retold(text: &str, calls: &[Call]) -> Vec<Value> {
-    let text = (!text.is_empty()).then(|| json!({ "type": "text", "text": text }));
+    let text = (!text.trim().is_empty()).then(|| json!({ "type": "text", "text": text }));
     text.into_iter().chain(calls.iter().map(tool_use)).collect()
 }
 
