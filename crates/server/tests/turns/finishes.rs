@@ -45,6 +45,14 @@ async fn what_was_cached_or_thought_is_told_in_responses(backend: Backend) -> Op
     for (model, script, (read, written, thought)) in [
         ("openai/m", OPENAI.replace("\"completion_tokens\":3", details), (5, 0, 2)),
         ("anthropic/m", ANTHROPIC.replace("\"input_tokens\":7", cached), (4, 1, 0)),
+        // The end says again what was read anew, and nothing of the rest.
+        (
+            "anthropic/m",
+            ANTHROPIC
+                .replace("\"input_tokens\":7", cached)
+                .replace("{\"output_tokens\":3}", "{\"input_tokens\":2,\"output_tokens\":3}"),
+            (4, 1, 0),
+        ),
     ] {
         let (world, _provider) = world_with(backend, stream(&script)).await?;
         let body = json!({ "model": model, "input": "Hi" });
