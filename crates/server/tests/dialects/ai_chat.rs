@@ -20,6 +20,7 @@ stories!(
     what_is_a_clients_own_comes_back,
     files_come_with_the_message,
     a_call_waits_for_the_user_of_the_page,
+    a_call_that_asks_nobody_is_made_before_people_are_asked,
     an_approval_that_is_not_there_is_refused,
     refusals_are_words_for_people,
     what_others_have_is_not_there,
@@ -444,6 +445,31 @@ async fn a_call_waits_for_the_user_of_the_page(backend: Backend) -> Option<()> {
             409
         );
     }
+    Some(())
+}
+
+async fn a_call_that_asks_nobody_is_made_before_people_are_asked(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let agent = json!({ "name": "Careful", "runner": "model", "model": "demo/assistant",
+        "tools": ["search_pages", "search_user_tables"], "approval": ["search_pages"] });
+    let agent = world.send(Method::POST, "/v1/agents", Some(&agent)).await;
+    let body = json!({ "id": "c", "agent": agent.body["id"], "messages": [user("u", "search words")] });
+    let asked = chat(&world, body).await;
+    // No part of the message is left open but the call that is asked for.
+    assert_eq!(
+        kinds(&asked)[asked.len() - 5..],
+        ["tool-output-available", "tool-approval-request", "finish-step", "finish", "[DONE]"]
+    );
+    let [made, request] = [&asked[asked.len() - 5].data, &asked[asked.len() - 4].data];
+    assert_ne!(made["toolCallId"], request["toolCallId"]);
+    let part = json!({ "type": "dynamic-tool", "toolName": "search_pages", "toolCallId": request["toolCallId"],
+        "state": "approval-responded", "approval": { "id": request["approvalId"], "approved": true } });
+    let assistant = json!({ "id": asked[0].data["messageId"], "role": "assistant", "parts": [part] });
+    let rest = chat(&world, json!({ "id": "c", "messages": [user("u", "search words"), assistant] })).await;
+    let ended = |frame: &&Frame| frame.kind() == "tool-output-available";
+    let ended: Vec<&Value> = rest.iter().filter(ended).map(|frame| &frame.data["toolCallId"]).collect();
+    assert_eq!(ended, [&request["toolCallId"]], "what it has is not told again");
+    assert_eq!(rest[rest.len() - 2].data["finishReason"], "stop");
     Some(())
 }
 
