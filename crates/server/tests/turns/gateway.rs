@@ -200,9 +200,10 @@ async fn failures_are_told_as_clients_expect_them(backend: Backend) -> Option<()
         for (body, status, code) in [
             (json!({ "model": "openai/m", "messages": user }), 400, "model_error"),
             (json!({ "model": "gpt", "messages": user }), 404, "model_not_found"),
-            (json!({ "messages": user }), 422, "invalid_value"),
-            (json!({ "model": "openai/m" }), 422, "invalid_value"),
-            (json!({ "model": "openai/m", "messages": user, "stream": 1 }), 422, "invalid_value"),
+            (json!({ "messages": user }), 400, "invalid_value"),
+            (json!({ "model": "openai/m" }), 400, "invalid_value"),
+            (json!({ "model": "openai/m", "messages": [] }), 400, "invalid_value"),
+            (json!({ "model": "openai/m", "messages": user, "stream": 1 }), 400, "invalid_value"),
         ] {
             let answer = post(&world, path, &body).await;
             assert_eq!(
@@ -219,6 +220,15 @@ async fn failures_are_told_as_clients_expect_them(backend: Backend) -> Option<()
         assert_eq!((answer.status, &answer.body["error"]["type"]), (401, &json!("authentication_error")));
         assert_eq!(answer.header("www-authenticate"), "Bearer");
     }
+    let body = json!({ "model": "openai/m", "messages": user, "stream_options": "x" });
+    let answer = post(&world, PATHS[0], &body).await;
+    assert_eq!(
+        (answer.status, &answer.body["error"]["param"]),
+        (400, &json!("stream_options")),
+        "{}",
+        answer.text
+    );
+    assert_eq!(answer.body["error"]["type"], "invalid_request_error");
     // After the first word it is an event.
     let half = &OPENAI[..OPENAI.find("data: {\"choices\":[{\"delta\":{},").unwrap()];
     let mut script = stream(half);
