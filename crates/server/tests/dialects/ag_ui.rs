@@ -139,12 +139,15 @@ async fn a_page_joins_a_run_under_way(backend: Backend) -> Option<()> {
     assert_eq!(snapshot.kind(), "MESSAGES_SNAPSHOT");
     let messages = snapshot.data["messages"].as_array().unwrap();
     let roles: Vec<&str> = messages.iter().map(|message| message["role"].as_str().unwrap()).collect();
-    assert_eq!(roles, ["user", "assistant", "user", "assistant", "assistant"]);
-    assert_eq!((&messages[2]["id"], &messages[4]["content"]), (&json!("u-1"), &json!("One two")));
+    // The step, which has been given nothing yet, is begun behind it.
+    assert_eq!(roles, ["user", "assistant", "user", "assistant"]);
+    assert_eq!((&messages[2]["id"], &messages[3]["content"]), (&json!("u-1"), &json!("One two")));
     let open = joined_in.next().await.unwrap();
-    assert_eq!((open.kind(), &open.data["messageId"]), ("TEXT_MESSAGE_START", &messages[4]["id"]));
+    assert_eq!((open.kind(), &open.data["messageId"]), ("TEXT_MESSAGE_START", &messages[3]["id"]));
+    let begun = joined_in.next().await.unwrap();
+    assert_eq!((begun.kind(), &begun.data["parentMessageId"]), ("TOOL_CALL_START", &json!(id)));
     gate.open();
-    let mut rest = vec![started, snapshot, open];
+    let mut rest = vec![started, snapshot, open, begun];
     rest.extend(joined_in.rest().await);
     lawful(&rest);
     assert_eq!(joined(&rest, "TEXT_MESSAGE_CONTENT", "delta"), " three");

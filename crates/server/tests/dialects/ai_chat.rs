@@ -95,6 +95,12 @@ async fn a_chat_streams_and_is_a_conversation_like_any_other(backend: Backend) -
         page["messages"][0]["parts"],
         json!([{ "type": "text", "text": "What is it?", "state": "done" }])
     );
+    // What a client has that merged what it was told, as it does.
+    let mut metadata = frames[0].data["messageMetadata"].clone();
+    let finish = &frames[frames.len() - 2].data["messageMetadata"];
+    metadata.as_object_mut().unwrap().extend(finish.as_object().unwrap().clone());
+    assert!(metadata["createdAt"].is_number(), "{metadata}");
+    assert_eq!((&page["messages"][1]["metadata"], &metadata["run"]), (&metadata, &json!(run)));
     let parts = page["messages"][1]["parts"].as_array().unwrap();
     let types: Vec<&str> = parts.iter().map(|part| part["type"].as_str().unwrap()).collect();
     assert_eq!(types, ["step-start", "text", "dynamic-tool", "text"]);
@@ -425,6 +431,12 @@ async fn a_call_waits_for_the_user_of_the_page(backend: Backend) -> Option<()> {
         assert_eq!(kinds(&rest)[1..3], ["start-step", ended]);
         assert_eq!(rest.last().unwrap().kind(), "[DONE]");
         assert!(!text(&rest).is_empty());
+        if approve {
+            let page = world.get(&format!("/v1/ai/chat/{id}")).await.body;
+            let part = &page["messages"][1]["parts"][1];
+            let approval = json!({ "id": request["approvalId"], "approved": true, "reason": "so" });
+            assert_eq!((&part["state"], &part["approval"]), (&json!("output-available"), &approval));
+        }
         if !approve {
             let told = json!({ "type": ended, "toolCallId": request["toolCallId"] });
             assert_eq!(rest[2].data, told);
