@@ -265,6 +265,27 @@ async fn messages_are_edited_answered_again_and_heard_once(backend: Backend) -> 
     assert_eq!((refused.status, refused.header("content-type")), (409, "text/plain; charset=utf-8"));
     busy.open();
     live.rest().await;
+    // What was refused is not here: however the client sends it once more, it is said now.
+    for (id, message_id, trigger) in [
+        ("u4", Value::Null, "regenerate-message"),
+        ("u5", json!("an answer that never came"), "regenerate-message"),
+        ("u6", json!("u6"), "submit-message"),
+    ] {
+        let before = world.thread(&conversation).await;
+        world.play(answer("At last."));
+        let body = json!({ "id": "c", "trigger": trigger, "messageId": message_id,
+            "messages": [user("u3", "three"), user(id, "four")] });
+        assert_eq!(text(&chat(&world, body).await), "At last.");
+        let told = [before, thread(&[("user", "four"), ("assistant", "At last.")])].concat();
+        assert_eq!(world.thread(&conversation).await, told, "{id}");
+    }
+    // An answer with a name that is none of ours is one to the message that came with it.
+    world.play(answer("Again."));
+    let body = json!({ "id": "c", "trigger": "regenerate-message", "messageId": "nobody",
+        "messages": [user("u6", "four")] });
+    let length = world.thread(&conversation).await.len();
+    assert_eq!(text(&chat(&world, body).await), "Again.");
+    assert_eq!(world.thread(&conversation).await.len(), length);
     Some(())
 }
 
