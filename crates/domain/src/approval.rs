@@ -28,11 +28,6 @@ pub fn is_denial(error: &str) -> bool {
     error.strip_prefix(DENIED).is_some_and(|rest| rest.is_empty() || rest.starts_with(": "))
 }
 
-/// Whether a message's content may tell of such a call.
-pub fn may_tell_of_denial(content: &str) -> bool {
-    content.contains(DENIED)
-}
-
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
     pub approve: bool,

@@ -72,7 +72,10 @@ pub fn takes(system: &str, message: &str, budget: usize) -> bool {
 /// The prompt that fits. `from` is where the last one began: it begins there again unless that is too much.
 pub fn fit(material: Material, from: usize, budget: usize) -> Fitted {
     let Material { system, before, summary, newest, bare, own } = material;
+    // What the user says now comes before what was said once.
+    let own_room = budget.saturating_sub(system.chars().count() + bare.chars().count() + JOIN);
     let summary = summary.map(|summary| Said::User(summary.into()));
+    let summary = summary.filter(|summary| chars(std::slice::from_ref(summary)) <= own_room);
     let base = system.chars().count() + chars(summary.as_slice());
     let newest = [Said::User(newest)];
     let [newest] = if base + chars(&newest) <= budget { newest } else { [Said::User(bare.into())] };

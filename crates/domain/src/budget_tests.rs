@@ -163,3 +163,38 @@ fn a_message_that_cannot_fit_is_known_before() {
     assert!(takes("ab", "cdé", 7));
     assert!(!takes("ab", "cdé", 6));
 }
+
+#[test]
+fn a_summary_that_leaves_the_newest_message_no_room_is_not_sent() {
+    let fitted = |summary: usize, files: usize| {
+        let part = Part {
+            file: Uuid::nil(),
+            name: "f.png".into(),
+            mime_type: "image/png".into(),
+            kind: PartKind::Image,
+            chars: files,
+            at: 0,
+            data: "".into(),
+        };
+        let newest = Words { text: "n".repeat(50), parts: vec![part] };
+        let material = Material {
+            system: "s".repeat(40),
+            before: Vec::new(),
+            summary: Some("m".repeat(summary)),
+            bare: newest.text.clone(),
+            newest,
+            own: Vec::new(),
+        };
+        fit(material, 0, 100).prompt
+    };
+    for (summary, files, sent) in
+        [(4, 0, true), (4, 80, true), (7, 0, false), (900, 0, false), (900, 900, false)]
+    {
+        let prompt = fitted(summary, files);
+        accepted(&prompt);
+        let Some(Said::User(words)) = prompt.messages.first() else { panic!("the user is asked") };
+        assert_eq!(words.text.starts_with('m'), sent, "{summary} {files}");
+        assert!(words.text.ends_with(&"n".repeat(50)));
+        assert!(counted(&prompt) <= 100, "{summary} {files}: {}", counted(&prompt));
+    }
+}

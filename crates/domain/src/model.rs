@@ -69,14 +69,14 @@ impl Words {
         self.parts.extend(after.parts.into_iter().map(|part| Part { at: at(&part), ..part }));
     }
 
-    /// Texts and files in their order.
+    /// Texts and files in their order, but for texts without a word.
     pub fn pieces(&self) -> Vec<Piece<'_>> {
         let (mut pieces, mut told) = (Vec::with_capacity(self.parts.len() + 1), 0);
         let mut text = |to: usize| {
             let text = self.text.get(told..to).unwrap_or_default();
             let text = if told > 0 { text.strip_prefix(PARAGRAPH).unwrap_or(text) } else { text };
             told = told.max(to);
-            (!text.is_empty()).then_some(Piece::Text(text))
+            (!text.trim().is_empty()).then_some(Piece::Text(text))
         };
         for part in &self.parts {
             pieces.extend(text(part.at));
@@ -125,7 +125,7 @@ pub struct Ask {
     /// As its provider names it.
     pub model: String,
     pub prompt: Prompt,
-    /// Empty: it must answer without.
+    /// Empty, or with the choice of none: it must answer without.
     pub tools: Arc<[ToolSpec]>,
     pub max_tokens: Option<u64>,
     pub manner: Manner,
@@ -160,9 +160,16 @@ pub enum Choice {
     Auto,
     Any,
     Tool(String),
+    /// It is told of them, and calls none.
+    None,
 }
 
 impl Ask {
+    /// The tools that it may call.
+    pub fn offered(&self) -> &[ToolSpec] {
+        if self.manner.choice == Some(Choice::None) { &[] } else { &self.tools }
+    }
+
     /// The client's own request, for a provider that speaks its dialect.
     pub fn verbatim_in(&self, dialect: Dialect) -> Option<&Verbatim> {
         self.verbatim.as_ref().filter(|verbatim| verbatim.dialect == dialect)

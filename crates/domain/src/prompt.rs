@@ -83,7 +83,11 @@ struct Parts {
 }
 
 impl Parts {
+    /// White space alone, as some models say it before a call, is no text: the strictest provider refuses it.
     fn text(&mut self, text: &str) {
+        if text.trim().is_empty() {
+            return;
+        }
         if !self.calls.is_empty() {
             self.close();
         }
@@ -107,7 +111,7 @@ impl Parts {
         let answers = std::mem::take(&mut self.answers);
         if !calls.is_empty() {
             self.out.extend([Said::Assistant { text, calls }, Said::Answers(answers)]);
-        } else if !text.trim().is_empty() {
+        } else if !text.is_empty() {
             self.out.push(Said::Assistant { text, calls });
         }
     }
@@ -182,7 +186,8 @@ pub fn valid(messages: impl IntoIterator<Item = Said>) -> Vec<Said> {
 }
 
 fn add_assistant(out: &mut Vec<Said>, text: String, calls: Vec<Call>, answers: Option<Said>) {
-    if calls.is_empty() && text.trim().is_empty() {
+    let text = if text.trim().is_empty() { String::new() } else { text };
+    if calls.is_empty() && text.is_empty() {
         return;
     }
     let mut given: HashMap<String, Answer> = match answers {

@@ -34,7 +34,8 @@ pub(crate) fn accepted(prompt: &Prompt) {
                 assert!(!text.trim().is_empty());
                 assert!(matches!(next, Some(Said::User(_))), "{}", shown());
             }
-            Said::Assistant { calls, .. } => {
+            Said::Assistant { text, calls } => {
+                assert!(text.is_empty() || !text.trim().is_empty(), "a text without a word: {}", shown());
                 let Some(Said::Answers(answers)) = next else { panic!("calls without answers: {}", shown()) };
                 let pairs = calls.iter().map(|call| &call.id).zip(answers.iter().map(|answer| &answer.id));
                 assert!(
@@ -144,6 +145,30 @@ fn an_answer_without_a_word_is_told_as_none() {
 }
 
 #[test]
+fn white_space_beside_calls_is_told_as_none() {
+    let (null, result) = (json!(null), json!("alpha"));
+    let mut content = json!([
+        text("\n\n"),
+        called(1, &json!({}), &result, &null),
+        text(" "),
+        called(1, &json!({}), &result, &null),
+        text("\n"),
+        called(2, &json!({}), &result, &null),
+    ]);
+    content[3]["id"] = json!("another");
+    let called = |places: &[usize]| -> Value {
+        let call = |place: &usize| json!({ "id": call_id(7, *place), "name": "f", "args": "{}" });
+        let calls: Vec<Value> = places.iter().map(call).collect();
+        json!({ "assistant": { "text": "", "calls": calls } })
+    };
+    let told = said(&content);
+    assert_eq!(
+        (&told[0], &told[2], told.as_array().map(Vec::len)),
+        (&called(&[0, 1]), &called(&[2]), Some(4))
+    );
+}
+
+#[test]
 fn a_user_is_told_with_the_names_of_what_was_attached() {
     let mut message = message(1, MessageRole::User, &json!([text("Look")]));
     message.file_attachments =
@@ -192,6 +217,18 @@ fn any_history_becomes_one_that_is_accepted() {
             vec![user("a"), calls("t", &["1", "2"]), answers(&["1", "2"])],
         ),
         ("answers to nothing", vec![user("a"), answers(&["1"]), user("b")], vec![user("a\n\nb")]),
+        (
+            "white space and then calls",
+            vec![
+                user("a"),
+                plain("t"),
+                calls("\n\n", &["1"]),
+                answers(&["1"]),
+                calls(" ", &["2"]),
+                answers(&["2"]),
+            ],
+            vec![user("a"), calls("t", &["1"]), answers(&["1"]), calls("", &["2"]), answers(&["2"])],
+        ),
         (
             "a text and then calls",
             vec![user("a"), plain("t"), calls("u", &["1"]), answers(&["1"])],

@@ -152,6 +152,7 @@ pub fn router(app: &AppState) -> Router {
     let served = plain(served())
         .layer(from_fn_with_state(app.clone(), gateway::authenticate))
         .method_not_allowed_fallback(wrong_method)
+        .layer(from_fn(dialect::as_openai))
         .layer(from_fn(gateway::as_clients_expect));
     let chatted = plain(chatted())
         .layer(from_fn_with_state(app.clone(), authenticate))

@@ -100,7 +100,7 @@ fn an_openai_client_reads_the_text_and_the_calls() {
     }
     assert_eq!(
         (text.as_str(), thought.as_str(), finish.as_deref()),
-        ("I look.It is 1.", "hm\n", Some("stop"))
+        ("I look.\n\nIt is 1.", "hm\n", Some("stop"))
     );
     let names: Vec<&str> = named.iter().map(|(name, _)| *name).collect();
     assert_eq!(names, ["tool_calls", "approval", "tool_result", "sources", "tool_calls", "tool_result"]);
@@ -304,7 +304,7 @@ fn a_reload_names_calls_as_they_were_told() {
         metadata: "{}".into(),
         created_at: jiff::Timestamp::UNIX_EPOCH,
     };
-    let shown = ui_message("", "c", "m", &message, &[]);
+    let shown = ui_message("", "c", "m", &message, None);
     let ids: Vec<&Value> = shown["parts"]
         .as_array()
         .unwrap()
@@ -380,22 +380,64 @@ fn what_a_step_is_given_late_reaches_every_dialect() {
 }
 
 #[test]
-fn a_page_that_joins_before_a_step_is_given_anything_hears_of_it() {
-    let log = late(true);
-    let mut renderer = Renderer::after(Wire::AgUi, 3);
-    let mut out = Vec::new();
-    for (seq, (kind, data)) in (1..).zip(&log).take(3) {
-        renderer.push(seq, 1, kind, &data.to_string(), &mut out);
+fn a_step_that_went_well_after_all_is_no_failure() {
+    let id = "0190a1b2-0000-7000-8000-000000000001";
+    let content = |status: &str| {
+        json!([{ "type": "step", "id": "s", "name": "look", "status": status, "args": {}, "result": [1],
+            "error": "no", "startedAt": 1 }])
+    };
+    for (status, failed) in [("succeeded", false), ("failed", true), ("interrupted", true)] {
+        let message = crate::prompt::tests::message(1, MessageRole::Assistant, &content(status));
+        let part = ui_message("", id, id, &message, None)["parts"][1].clone();
+        let state = if failed { "output-error" } else { "output-available" };
+        assert_eq!(part["state"], state, "{part}");
+        // What is told of the stored answer says the same.
+        let (events, _) = crate::answer::replay_events(&message.content);
+        let log: Vec<(&str, Value)> = [("turn", json!({ "run": id }))]
+            .into_iter()
+            .chain(events.iter().map(|event| (event.name(), json!(event))))
+            .collect();
+        let chunks = written(Wire::UiMessage, &log, 0);
+        assert_eq!(chunks.contains("tool-output-error"), status == "failed", "{chunks}");
+        assert_eq!(chunks.contains("tool-output-available"), status == "succeeded", "{chunks}");
     }
-    renderer.join(&[], &mut out);
-    for (seq, (kind, data)) in (1..).zip(&log).skip(3) {
-        renderer.push(seq, 1, kind, &data.to_string(), &mut out);
+}
+
+#[test]
+fn a_page_that_joins_before_a_step_is_given_anything_hears_of_it_once() {
+    let late = late(true);
+    let words = || ("delta", json!({ "text": "I look." }));
+    // The step alone, and behind words that it hangs on.
+    for (log, seen) in [(late.clone(), 3), ([&late[..1], &[words()], &late[1..2], &late[3..]].concat(), 3)] {
+        let mut messages = Vec::new();
+        let before: Vec<(&str, String)> =
+            log.iter().take(seen).map(|(kind, data)| (*kind, data.to_string())).collect();
+        ag_ui_messages("", before.iter().map(|(kind, data)| (*kind, data.as_str())), &mut messages);
+        let made = messages.iter().find(|message| message["toolCalls"].is_array()).cloned().unwrap();
+        let mut renderer = Renderer::after(Wire::AgUi, seen as i64);
+        let mut out = Vec::new();
+        for (seq, (kind, data)) in (1..).zip(&log).take(seen) {
+            renderer.push(seq, 1, kind, &data.to_string(), &mut out);
+        }
+        renderer.join(&messages, &mut out);
+        for (seq, (kind, data)) in (1..).zip(&log).skip(seen) {
+            renderer.push(seq, 1, kind, &data.to_string(), &mut out);
+        }
+        let frames = frames(&String::from_utf8(out).unwrap()).into_iter();
+        let events: Vec<Value> = frames.map(|(_, _, data)| serde_json::from_str(&data).unwrap()).collect();
+        let of_call = events.iter().filter(|event| !event["toolCallId"].is_null());
+        let kinds: Vec<&str> = of_call.map(|event| event["type"].as_str().unwrap()).collect();
+        assert_eq!(kinds, ["TOOL_CALL_START", "TOOL_CALL_ARGS", "TOOL_CALL_END", "TOOL_CALL_RESULT"]);
+        // The messages that the page has in the end.
+        let mut shown = events[1]["messages"].as_array().unwrap().clone();
+        ag_ui::apply(&events[2..], &mut shown);
+        let calls: Vec<&Value> =
+            shown.iter().filter_map(|one| one["toolCalls"].as_array()).flatten().collect();
+        assert_eq!((calls.len(), &calls[0]["id"]), (1, &made["toolCalls"][0]["id"]), "{shown:?}");
+        let parent = shown.iter().find(|message| message["toolCalls"].is_array()).unwrap();
+        assert_eq!((&parent["id"], &parent["content"]), (&made["id"], &made["content"]));
+        assert_eq!(shown.iter().filter(|message| message["id"] == made["id"]).count(), 1, "{shown:?}");
     }
-    let frames = frames(&String::from_utf8(out).unwrap()).into_iter();
-    let events: Vec<Value> = frames.map(|(_, _, data)| serde_json::from_str(&data).unwrap()).collect();
-    let of_call = events.iter().filter(|event| !event["toolCallId"].is_null());
-    let kinds: Vec<&str> = of_call.map(|event| event["type"].as_str().unwrap()).collect();
-    assert_eq!(kinds, ["TOOL_CALL_START", "TOOL_CALL_ARGS", "TOOL_CALL_END", "TOOL_CALL_RESULT"]);
 }
 
 #[test]

@@ -2,6 +2,8 @@
 //! other, hang on the message before them: the blocks alone say which, so that a stored answer has the ids it was told
 //! with. Ids begin with the run's: such a client looks for them in the whole thread.
 
+use std::collections::HashMap;
+
 use serde_json::{Value, json};
 
 use super::openai::frame;
@@ -24,6 +26,8 @@ pub(super) struct AgUi {
     current: Option<String>,
     /// The round of the calls that hang on it.
     round: Option<u64>,
+    /// The message that each call hangs on whose arguments are still to come.
+    ungiven: HashMap<String, String>,
     failed: bool,
     /// Its beginning was told by `join`.
     joined: bool,
@@ -74,6 +78,10 @@ impl AgUi {
     /// The beginning of a stream for a reader that joins in: all messages so far, and what is open.
     pub(super) fn join(&mut self, seq: Option<i64>, messages: &[Value], out: &mut Vec<u8>) {
         self.joined = true;
+        // A call that is still to be given something is begun below, and nothing is begun twice.
+        let messages = without(messages, |call| {
+            self.pieces.ungiven().iter().any(|(ungiven, _)| *call == self.call_id(ungiven))
+        });
         let mut events = vec![self.started(), json!({ "type": "MESSAGES_SNAPSHOT", "messages": messages })];
         match self.pieces.is_open() {
             (Some(_), _) => events.push(self.text_start()),
@@ -81,8 +89,9 @@ impl AgUi {
             _ => {}
         }
         for (call, name) in self.pieces.ungiven() {
-            let id = self.call_id(call);
-            events.push(json!({ "type": "TOOL_CALL_START", "toolCallId": id, "toolCallName": name }));
+            let (id, parent) = (self.call_id(call), self.ungiven.get(call));
+            events.push(json!({ "type": "TOOL_CALL_START", "toolCallId": id, "toolCallName": name,
+                "parentMessageId": parent }));
         }
         write(&events, seq, out);
     }
@@ -166,6 +175,9 @@ impl AgUi {
                     _ => self.next_id(),
                 };
                 self.round = Some(round);
+                if args.is_none() {
+                    self.ungiven.insert(id.clone(), parent.clone());
+                }
                 let id = self.call_id(&id);
                 out.push(json!({ "type": "TOOL_CALL_START", "toolCallId": id, "toolCallName": name,
                     "parentMessageId": parent }));
@@ -175,6 +187,7 @@ impl AgUi {
             }
             Piece::Args { again: true, .. } if !self.snapshot => {}
             Piece::Args { id, args, .. } => {
+                self.ungiven.remove(&id);
                 out.extend(given(&self.call_id(&id), &args.unwrap_or_else(|| json!({}))));
             }
             // What was said of a call stays said.
@@ -225,6 +238,25 @@ fn given(call: &str, args: &Value) -> [Value; 2] {
         json!({ "type": "TOOL_CALL_ARGS", "toolCallId": call, "delta": args.to_string() }),
         json!({ "type": "TOOL_CALL_END", "toolCallId": call }),
     ]
+}
+
+/// The messages without these calls. One that had nothing else is not there.
+fn without(messages: &[Value], calls: impl Fn(&str) -> bool) -> Vec<Value> {
+    let mut left = Vec::with_capacity(messages.len());
+    for message in messages {
+        let mut message = message.clone();
+        if let Some(made) = message.get_mut("toolCalls").and_then(Value::as_array_mut) {
+            made.retain(|call| !calls(call["id"].as_str().unwrap_or_default()));
+            if made.is_empty() {
+                message.as_object_mut().map(|message| message.remove("toolCalls"));
+                if message["content"].is_null() {
+                    continue;
+                }
+            }
+        }
+        left.push(message);
+    }
+    left
 }
 
 /// The messages that a client makes of events, put behind those that it has.

@@ -14,6 +14,7 @@ mod ui_parts;
 
 pub use responses::Responses;
 use serde_json::Value;
+pub use ui_message::file_url;
 pub use ui_parts::ui_message;
 
 use crate::run::Usage;

@@ -22,12 +22,13 @@ pub(super) struct OpenAi {
 
 impl OpenAi {
     pub(super) fn push(&mut self, seq: i64, ts: i64, kind: &str, data: &str, out: &mut Vec<u8>) {
+        let begins = self.told.begins();
         match self.told.read(kind, data) {
             Word::Begin { run, .. } => {
                 (self.id, self.created) = (format!("chatcmpl-{run}"), ts / 1000);
                 self.delta(Some(seq), json!({ "role": "assistant", "content": "" }), out);
             }
-            Word::Text(text) => self.text(Some(seq), &text, out),
+            Word::Text(text) => self.text(Some(seq), begins, &text, out),
             Word::Reasoning(text) => self.delta(Some(seq), json!({ "reasoning_content": text }), out),
             Word::Calls { round, calls, ended } => {
                 let last = if ended.is_none() { Some(seq) } else { None };
@@ -50,10 +51,8 @@ impl OpenAi {
             }
             Word::Other(data) => self.named(kind, Some(seq), &[(kind, data)], out),
             Word::Closing { rest, whole } => {
-                if whole && self.spoke && !rest.is_empty() {
-                    self.text(None, &format!("\n\n{rest}"), out);
-                } else if !rest.is_empty() {
-                    self.text(None, &rest, out);
+                if !rest.is_empty() {
+                    self.text(None, whole || begins, &rest, out);
                 }
                 let reason = match self.told.short {
                     Short::No => "stop",
@@ -73,9 +72,11 @@ impl OpenAi {
         }
     }
 
-    fn text(&mut self, seq: Option<i64>, text: &str, out: &mut Vec<u8>) {
+    /// A text that `begins` is another than the one before: a client has all of them as one, as the message's plain text.
+    fn text(&mut self, seq: Option<i64>, begins: bool, text: &str, out: &mut Vec<u8>) {
+        let apart = if begins && self.spoke && !text.is_empty() { "\n\n" } else { "" };
         self.spoke |= !text.is_empty();
-        self.delta(seq, json!({ "content": text }), out);
+        self.delta(seq, json!({ "content": format!("{apart}{text}") }), out);
     }
 
     fn delta(&self, seq: Option<i64>, delta: Value, out: &mut Vec<u8>) {

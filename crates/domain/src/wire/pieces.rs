@@ -151,6 +151,11 @@ impl Pieces {
         self.told.short
     }
 
+    /// The time of the finished message.
+    pub(super) fn created(&self) -> Option<i64> {
+        self.told.created
+    }
+
     pub(super) fn details(&self) -> UsageDetails {
         self.told.details
     }

@@ -242,9 +242,8 @@ impl Responses {
     }
 
     fn text(&mut self, kind: &str, text: String, out: &mut Vec<Value>) {
-        if let Some(part) = self.open_part() {
-            let so_far = part["text"].as_str().unwrap_or_default();
-            part["text"] = json!(format!("{so_far}{text}"));
+        if let Some(Value::String(so_far)) = self.open_part().and_then(|part| part.get_mut("text")) {
+            so_far.push_str(&text);
         }
         let Some(mut event) = self.about(kind) else { return };
         if kind == "response.output_text.delta" {

@@ -78,8 +78,9 @@ pub(super) struct Told {
     /// Calls that have a block, by their round and id.
     calls: HashSet<(u64, String)>,
     pub(super) failed: bool,
-    /// Of the finished message.
+    /// Of the finished message, as is its time.
     pub(super) tokens: i64,
+    pub(super) created: Option<i64>,
     /// What went in, where it is known.
     pub(super) input_tokens: Option<i64>,
     pub(super) short: Short,
@@ -137,6 +138,7 @@ impl Told {
             "error" => {
                 self.failed = true;
                 self.details = details(&data);
+                self.created = data["assistant"]["createdAt"].as_i64();
                 let Ending { code, message } = serde_json::from_value(data)
                     .unwrap_or(Ending { code: "internal".into(), message: String::new() });
                 Word::Failure { code, message }
@@ -149,13 +151,22 @@ impl Told {
         }
     }
 
+    /// Whether a text that comes now is one of its own, and goes on from none.
+    pub(super) fn begins(&self) -> bool {
+        self.text.is_empty()
+    }
+
     fn step(&mut self, step: Value) -> Word {
         let id = id_of(&step);
         let over = step["status"] != "running";
         let ended = over.then(|| {
-            // A failure without a word of its own is still one.
-            let failed = step["status"] == "failed" && step["error"].is_null();
-            let error = if failed { json!("failed") } else { step["error"].clone() };
+            let error = match (step["status"].as_str(), &step["error"]) {
+                // A failure without a word of its own is still one.
+                (Some("failed"), Value::Null) => json!("failed"),
+                (Some("failed" | "interrupted"), error) => error.clone(),
+                // One that went well after all still has the word of an earlier line.
+                _ => Value::Null,
+            };
             json!({ "id": id, "name": step["name"], "result": step["result"], "error": error, "truncated": false,
                 "round": 0 })
         });
@@ -180,6 +191,7 @@ impl Told {
 
     fn closing(&mut self, data: &Value) -> Word {
         self.tokens = data["assistant"]["tokenCount"].as_i64().unwrap_or(0);
+        self.created = data["assistant"]["createdAt"].as_i64();
         let metadata = &data["assistant"]["metadata"];
         self.input_tokens = metadata["usage"]["input_tokens"].as_i64();
         self.short = Short::of(&metadata["finish"]);

@@ -118,7 +118,11 @@ impl UiMessage {
             }
             Piece::Done(status) => {
                 out.push(json!({ "type": "finish-step" }));
-                out.push(json!({ "type": "finish", "finishReason": self.reason(&status) }));
+                let mut finish = json!({ "type": "finish", "finishReason": self.reason(&status) });
+                if let Some(created) = self.pieces.created() {
+                    finish["messageMetadata"] = json!({ "createdAt": created });
+                }
+                out.push(finish);
                 out.push(Value::Null);
             }
         }
@@ -149,7 +153,7 @@ pub(super) fn source(source: &Value) -> Value {
 }
 
 /// Where a file's bytes are, for whoever may read them.
-pub(super) fn file_url(base: &str, conversation: Option<&str>, file: &Value) -> String {
+pub fn file_url(base: &str, conversation: Option<&str>, file: &Value) -> String {
     let id = file["fileId"].as_str().unwrap_or_default();
     match conversation {
         Some(conversation) => format!("{base}/v1/chat-conversations/{conversation}/files/{id}/content"),

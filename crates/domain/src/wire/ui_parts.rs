@@ -10,13 +10,14 @@ use super::ui_message::{file_url, source};
 use crate::approval::{Approval, is_denial};
 use crate::message::{Message, MessageRole};
 
-/// `id` is what the client calls the message; `base` is where this server is; `approvals` are those of its run.
+/// `id` is what the client calls the message; `base` is where this server is. Of an answer that a run of the conversation
+/// gave, `run` has the approvals that were asked for.
 pub fn ui_message(
     base: &str,
     conversation: &str,
     id: &str,
     message: &Message,
-    approvals: &[Approval],
+    run: Option<&[Approval]>,
 ) -> Value {
     let blocks = crate::json::value(&message.content);
     let mut parts: Vec<Value> = Vec::new();
@@ -28,7 +29,7 @@ pub fn ui_message(
     let mut taken = HashSet::new();
     for block in blocks.as_array().into_iter().flatten() {
         let told = part(base, conversation, block, &mut taken);
-        parts.extend(told.map(|told| denied(told, block, approvals)));
+        parts.extend(told.map(|told| decided(told, block, run.unwrap_or_default())));
     }
     // What its client had beside what the blocks hold.
     let own = &crate::json::value(&message.metadata)["ui"];
@@ -37,9 +38,14 @@ pub fn ui_message(
         let place = kept[0].as_u64().and_then(|place| usize::try_from(place).ok()).unwrap_or(usize::MAX);
         parts.insert(place.saturating_add(before).min(parts.len()), kept[1].clone());
     }
-    let metadata = match &own["metadata"] {
-        Value::Null => json!({ "createdAt": message.created_at.as_millisecond() }),
-        brought => brought.clone(),
+    let created = message.created_at.as_millisecond();
+    // As it was told live.
+    let metadata = match (&own["metadata"], run) {
+        (Value::Null, None) => json!({ "createdAt": created }),
+        (Value::Null, Some(_)) => {
+            json!({ "conversation": conversation, "run": message.id, "createdAt": created })
+        }
+        (brought, _) => brought.clone(),
     };
     json!({ "id": id, "role": message.role.as_str(), "parts": parts, "metadata": metadata })
 }
@@ -61,25 +67,24 @@ fn part(base: &str, conversation: &str, block: &Value, taken: &mut HashSet<Strin
     }
 }
 
-/// A call that a person did not allow has no error to the client: it knows by its approval.
-fn denied(mut part: Value, block: &Value, approvals: &[Approval]) -> Value {
-    if !block["error"].as_str().is_some_and(is_denial) {
-        return part;
-    }
+/// What a person has decided on a call. One that was not allowed has no error to the client: it knows by its approval.
+fn decided(mut part: Value, block: &Value, approvals: &[Approval]) -> Value {
     let of_call = |one: &&Approval| block["id"] == one.call.id.as_str() && block["round"] == one.round;
     let asked = approvals.iter().find(of_call);
     let Some((one, decision)) = asked.and_then(|one| Some((one, one.decision.as_ref()?))) else {
         return part;
     };
-    if !decision.approve {
+    let denied = block["error"].as_str().is_some_and(is_denial);
+    if decision.approve == denied {
+        return part;
+    }
+    part["approval"] = json!({ "id": one.id, "approved": decision.approve });
+    if let Some(reason) = &decision.reason {
+        part["approval"]["reason"] = json!(reason);
+    }
+    if denied {
         part["state"] = json!("output-denied");
-        part["approval"] = json!({ "id": one.id, "approved": false });
-        if let Some(reason) = &decision.reason {
-            part["approval"]["reason"] = json!(reason);
-        }
-        if let Some(part) = part.as_object_mut() {
-            part.remove("errorText");
-        }
+        part.as_object_mut().map(|part| part.remove("errorText"));
     }
     part
 }
@@ -91,7 +96,8 @@ fn file(base: &str, conversation: &str, file: &Value) -> Value {
 
 fn call(block: &Value) -> Value {
     let error = match (block["error"].as_str(), block["status"].as_str()) {
-        (Some(error), _) => Some(error),
+        // A step that went well after all still has the word of its failure.
+        (Some(error), None | Some("failed" | "interrupted")) => Some(error),
         (None, Some(status @ ("failed" | "interrupted"))) => Some(status),
         _ => None,
     };

@@ -2,15 +2,17 @@
 
 use domain::message::{Block, Message, MessageRole};
 use domain::run::OnDisconnect;
-use domain::wire::ag_ui_messages;
+use domain::wire::{ag_ui_messages, file_url};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
+use uuid::Uuid;
 
 use super::open::client_id;
 use super::{Asked, Decided, FilePart, Incoming, Options, Said, Want, member, name};
 use crate::problem::Problem;
 
-/// Where the metadata of a brought message hold what its client had beside the blocks.
+/// Where the metadata of a brought message hold what its client had beside the blocks, and an echo what it called the
+/// run.
 const OWN: &str = "ag_ui";
 
 pub struct Input {
@@ -39,7 +41,13 @@ pub fn read(body: &Value) -> Result<Input, Problem> {
     let (before, want) =
         if decided.is_empty() { said(messages)? } else { (Vec::new(), Want::Decide(decided)) };
     let conversation = Some(thread.clone());
-    Ok(Input { thread, run, asked: Asked { conversation, before, want, options, ..Asked::default() } })
+    let echo = run.as_ref().map(|run| json!({ OWN: { "run": run } }));
+    Ok(Input { thread, run, asked: Asked { conversation, before, want, options, echo, ..Asked::default() } })
+}
+
+/// What the client called the run of a request, of its echo.
+pub fn run_name(echo: &Value) -> Option<&str> {
+    echo[OWN]["run"].as_str()
 }
 
 fn decisions(resume: &Value) -> Result<Vec<Decided>, Problem> {
@@ -237,7 +245,7 @@ fn answer(message: &Value, before: &mut [Said]) {
 }
 
 /// A thread's messages as such a client has them.
-pub fn messages(base: &str, thread: &[Message]) -> Vec<Value> {
+pub fn messages(base: &str, conversation: Uuid, thread: &[Message]) -> Vec<Value> {
     let mut told = Vec::new();
     for message in thread {
         let id = client_id(message).unwrap_or_else(|| message.id.to_string());
@@ -259,11 +267,29 @@ pub fn messages(base: &str, thread: &[Message]) -> Vec<Value> {
             }
             role => {
                 let role = metadata[OWN]["role"].as_str().unwrap_or(role.as_str());
-                told.push(json!({ "id": id, "role": role, "content": message.text }));
+                told.push(json!({ "id": id, "role": role, "content": content(base, conversation, message) }));
             }
         }
     }
     told
+}
+
+/// What was said, with the files that came with it.
+fn content(base: &str, conversation: Uuid, message: &Message) -> Value {
+    let files: Vec<Value> = serde_json::from_str(&message.file_attachments).unwrap_or_default();
+    if files.is_empty() {
+        return json!(message.text);
+    }
+    // Also where it is only the files' names: the client sends it back, and it is told from an edit by its text.
+    let mut parts = vec![json!({ "type": "text", "text": message.text })];
+    let conversation = conversation.to_string();
+    parts.extend(files.iter().map(|file| {
+        let family = file["mimeType"].as_str().and_then(|kind| kind.split('/').next());
+        let kind = family.filter(|kind| matches!(*kind, "image" | "audio" | "video")).unwrap_or("document");
+        let url = file_url(base, Some(&conversation), file);
+        json!({ "type": kind, "source": { "type": "url", "value": url, "mimeType": file["mimeType"] } })
+    }));
+    parts.into()
 }
 
 /// An answer that a client brought, as the messages it was.

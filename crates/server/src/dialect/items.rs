@@ -18,6 +18,8 @@ pub struct Heard {
 
 pub fn read_items(items: &[Value], at: &str) -> Result<Heard, Problem> {
     let mut heard = Heard::default();
+    let decides = |item: &Value| item["type"] == "mcp_approval_response";
+    let news = items.iter().rposition(|item| !decides(item)).map_or(0, |last| last + 1);
     for (n, item) in items.iter().enumerate() {
         let at = format!("{at}/{n}");
         match item["type"].as_str().unwrap_or("message") {
@@ -44,7 +46,9 @@ pub fn read_items(items: &[Value], at: &str) -> Result<Heard, Problem> {
                     answering(&mut heard).push(Block::Reasoning { text: thought.join("\n\n") });
                 }
             }
-            "mcp_approval_response" => heard.decided.push(decided(item, &at)?),
+            "mcp_approval_response" if n >= news => heard.decided.push(decided(item, &at)?),
+            // What people were asked and said before is over: what came of it is told by the calls.
+            "mcp_approval_request" | "mcp_approval_response" => heard.last = None,
             kind => {
                 let detail = format!("Items of the type {kind:?} are not taken here.");
                 return Err(Problem::invalid_value(&format!("{at}/type"), detail));
@@ -146,8 +150,8 @@ fn message(item: &Value, at: &str, heard: &mut Heard) -> Result<(), Problem> {
             (MessageRole::User, texts.into_iter().map(text).collect(), files, Some(incoming))
         }
         Some("assistant") => {
-            let said = words(incoming)?;
-            answering(heard).extend(said.into_iter().map(text));
+            let said = words(incoming)?.into_iter().filter(|said| !said.is_empty());
+            answering(heard).extend(said.map(text));
             return Ok(());
         }
         Some("system" | "developer") => {
@@ -174,7 +178,9 @@ fn words(incoming: Incoming) -> Result<Vec<String>, Problem> {
     }
 }
 
+/// An answer may be without a word: so it was put out, and so it comes back.
 fn content(item: &Value, at: &str) -> Result<Incoming, Problem> {
+    let answer = item["role"] == "assistant";
     let mut read = Incoming::default();
     match &item["content"] {
         Value::String(text) => read.texts.push(text.clone()),
@@ -182,6 +188,7 @@ fn content(item: &Value, at: &str) -> Result<Incoming, Problem> {
             for (n, part) in parts.iter().enumerate() {
                 let at = format!("{at}/content/{n}");
                 match part["type"].as_str() {
+                    Some("output_text") if answer && part["text"] == "" => {}
                     Some("input_text" | "output_text" | "text") => read.texts.push(text(part, &at, "text")?),
                     Some("refusal") => read.texts.push(text(part, &at, "refusal")?),
                     Some("input_image" | "input_file") => read.files.push(file(part, &at)?),
@@ -200,7 +207,7 @@ fn content(item: &Value, at: &str) -> Result<Incoming, Problem> {
             ));
         }
     }
-    if read.texts.iter().all(|text| text.trim().is_empty()) && read.files.is_empty() {
+    if !answer && read.texts.iter().all(|text| text.trim().is_empty()) && read.files.is_empty() {
         return Err(Problem::invalid_value(&format!("{at}/content"), "The message is empty."));
     }
     Ok(read)

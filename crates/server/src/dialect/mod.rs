@@ -205,7 +205,7 @@ pub fn openai_list(mut all: Vec<Value>, query: Option<&str>) -> Result<Response,
     Ok(axum::Json(page(&all, more)).into_response())
 }
 
-/// OpenAI's clients know one status for what is wrong with a request.
+/// OpenAI's clients, and Anthropic's, know one status for what is wrong with a request.
 pub async fn as_openai(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     let problem = response.extensions().get::<std::sync::Arc<Problem>>();
@@ -220,9 +220,11 @@ pub async fn as_openai(request: Request, next: Next) -> Response {
     response
 }
 
-/// Of the others OpenAI has no word: a key that came before with another body stays what it is everywhere.
+/// Of the others OpenAI has no word: a key that came before with another body stays what it is everywhere, and so does
+/// what a provider says.
 fn is_invalid(problem: &Problem) -> bool {
-    problem.status == StatusCode::UNPROCESSABLE_ENTITY && problem.code != "idempotency_key_reused"
+    problem.status == StatusCode::UNPROCESSABLE_ENTITY
+        && !matches!(problem.code, "idempotency_key_reused" | "model_error")
 }
 
 /// Failures in words, for clients that show the body of one to their user. Who asks for JSON gets the problem.

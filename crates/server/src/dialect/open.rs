@@ -10,7 +10,7 @@ use domain::conversation::{ConversationPatch, NewConversation};
 use domain::file::File;
 use domain::message::{Block, Message, MessageRole, NewMessage, Window, plain_text};
 use domain::model::Manner;
-use domain::run::{Brought, Run, StartTurn, TurnMessage, message_id, named_id, spelled_id};
+use domain::run::{Brought, Run, RunStatus, StartTurn, TurnMessage, message_id, named_id, spelled_id};
 use domain::scope::Scope;
 use serde::Deserialize;
 use store::bag::purge_one;
@@ -20,6 +20,7 @@ use store::{StoreError, Thread};
 use turn::TurnError;
 use uuid::Uuid;
 
+use super::ag_ui::run_name;
 use super::{Asked, Decided, Incoming, Options, Said, Want, files};
 use crate::jsonapi::error::Source;
 use crate::problem::Problem;
@@ -118,65 +119,84 @@ struct Opening<'a> {
 
 impl Opening<'_> {
     /// A message for a conversation that is there.
-    async fn answer(self, found: Thread, message: Incoming, edit: bool) -> Result<Opened, Problem> {
+    async fn answer(self, mut found: Thread, message: Incoming, edit: bool) -> Result<Opened, Problem> {
         let conversation = found.conversation.id;
-        let known = match &message.name {
-            Some(name) if edit => Some(self.named(found, name).await?.0),
-            Some(name) => find(&found.messages, self.scope, name).map(|at| found.messages[at].clone()),
+        let at = match &message.name {
+            Some(name) if edit => self.place(&mut found, name).await?,
+            Some(name) => find(&found.messages, self.scope, name),
             None => None,
         };
+        let known = at.map(|at| &found.messages[at]);
         let text = plain_text(&blocks(&message));
         match known {
             // It has been heard already: the client tries again, or its user goes on elsewhere.
             Some(known) if !edit && known.text == text => match self.run_of(conversation, known.id).await? {
-                Some(run) => Ok(Opened::Found(run)),
-                None => self.start(Some(conversation), Some(known.id), None).await,
+                Some(run) if !self.is_another_try(&run).await? => Ok(Opened::Found(run)),
+                _ => self.start(Some(conversation), Some(known.id), None).await,
             },
             Some(known) => self.start(Some(conversation), Some(known.id), Some(message)).await,
-            None => {
-                let replace = self.replace;
-                self.start(Some(conversation), replace, Some(message)).await
-            }
+            // Of an edit, too: what was refused when it was sent is not here, and is said now.
+            None => self.say(conversation, message).await,
         }
     }
 
     async fn again(
         self,
-        found: Thread,
+        mut found: Thread,
         named: Option<String>,
         of: Option<Incoming>,
     ) -> Result<Opened, Problem> {
         let conversation = found.conversation.id;
-        let name = named.or(of.and_then(|message| message.name));
-        let (message, before) = match name {
-            Some(name) => {
-                let (message, before) = self.named(found, &name).await?;
-                (Some(message), before)
+        let own = of.as_ref().and_then(|message| message.name.clone());
+        let names: Vec<String> = named.into_iter().chain(own).collect();
+        let mut known = names.is_empty().then_some(found.messages.len());
+        for name in &names {
+            if known.is_none() {
+                known = self.place(&mut found, name).await?.map(|at| at + 1);
             }
-            None => (None, found.messages),
+        }
+        let to = match (known, of) {
+            (Some(to), _) => to,
+            // It was refused when it was sent, or its answer's name is none of ours.
+            (None, Some(message)) => return self.say(conversation, message).await,
+            (None, None) => {
+                let detail = "There is no message of that id in the conversation's current branch.";
+                return Err(Problem::invalid_value("/messageId", detail));
+            }
         };
-        let user = |message: &Message| message.role == MessageRole::User;
-        let question = message.filter(user).or_else(|| before.into_iter().rfind(user));
+        let question = found.messages[..to].iter().rfind(|message| message.role == MessageRole::User);
         let none = || Problem::invalid_value("/messageId", "There is no message of a user to answer again.");
         self.start(Some(conversation), Some(question.ok_or_else(none)?.id), None).await
     }
 
-    /// The message of that name, and those before it.
-    async fn named(&self, found: Thread, name: &str) -> Result<(Message, Vec<Message>), Problem> {
-        let missing = || {
-            let detail = "There is no message of that id in the conversation's current branch.";
-            Problem::invalid_value("/messageId", detail)
-        };
-        let (id, has_before, mut messages) = (found.conversation.id, found.has_before, found.messages);
-        let mut at = find(&messages, self.scope, name);
-        if at.is_none() && has_before {
-            messages = thread(self.app, self.scope, id, Window::All).await?.ok_or_else(missing)?.messages;
-            at = find(&messages, self.scope, name);
+    /// A message that is new to its conversation.
+    async fn say(self, conversation: Uuid, message: Incoming) -> Result<Opened, Problem> {
+        let replace = self.replace;
+        self.start(Some(conversation), replace, Some(message)).await
+    }
+
+    /// The place of the message of that name; the whole thread is read where it is not near the end.
+    async fn place(&self, found: &mut Thread, name: &str) -> Result<Option<usize>, Problem> {
+        let at = find(&found.messages, self.scope, name);
+        if at.is_some() || !found.has_before {
+            return Ok(at);
         }
-        let at = at.ok_or_else(missing)?;
-        messages.truncate(at + 1);
-        let message = messages.pop().ok_or_else(missing)?;
-        Ok((message, messages))
+        match thread(self.app, self.scope, found.conversation.id, Window::All).await? {
+            Some(whole) => *found = whole,
+            None => return Ok(None),
+        }
+        Ok(find(&found.messages, self.scope, name))
+    }
+
+    /// Whether the client has begun a run of a new name for a message whose run has come to nothing. The same name is
+    /// the same request, sent once more.
+    async fn is_another_try(&self, run: &Run) -> Result<bool, Problem> {
+        let Some(name) = self.echo.as_ref().and_then(run_name) else { return Ok(false) };
+        if !run.status.is_settled() || run.status == RunStatus::Succeeded {
+            return Ok(false);
+        }
+        let before = self.app.store.get_asking(self.scope, run.id).await?.turn.brought.echo;
+        Ok(before.as_ref().and_then(run_name) != Some(name))
     }
 
     async fn run_of(&self, conversation: Uuid, message: Uuid) -> Result<Option<Run>, Problem> {

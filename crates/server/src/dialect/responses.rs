@@ -76,7 +76,7 @@ pub fn read(body: &Value) -> Result<Create, Problem> {
     for name in ["model", "previous_response_id"] {
         echo.insert(name.into(), body[name].clone());
     }
-    let echo = Some(json!({ "response": echo }));
+    let echo = Some(json!({ "response": echo, "first": first }));
     let rules = member(body, "", "instructions")?.into_iter().chain(rules).collect::<Vec<String>>();
     let instructions = (!rules.is_empty()).then(|| rules.join("\n\n"));
     let (manner, max_tokens) = (manner(body), body["max_output_tokens"].as_u64());
@@ -195,6 +195,11 @@ pub fn metadata(body: &Value) -> Result<Map<String, Value>, Problem> {
         }
     }
     Ok(pairs.clone())
+}
+
+/// Whether a request has begun its conversation, of its echo: then all up to its message is what it was asked with.
+pub fn is_first(echo: Option<&Value>) -> bool {
+    echo.is_some_and(|echo| echo["first"] == true)
 }
 
 pub fn response_id(run: Uuid) -> String {

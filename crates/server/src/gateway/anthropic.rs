@@ -10,7 +10,7 @@ use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
 
 use super::openai::name_of;
-use super::{Asked, Writer, common, frame, kind_of_fault, sent, text_of, texts, words};
+use super::{Asked, Writer, common, frame, kind_of_fault, made_up, sent, text_of, texts, words};
 use crate::problem::Problem;
 
 pub fn read(body: Value) -> Result<Asked, Problem> {
@@ -143,7 +143,7 @@ enum Open {
 impl Events {
     pub fn new(id: &str, asked: &Asked) -> Self {
         Self {
-            id: format!("msg_{id}"),
+            id: id.to_owned(),
             model: asked.model.clone(),
             begun: false,
             next: 0,
@@ -156,7 +156,7 @@ impl Events {
     /// The message with these blocks.
     fn message(&self, content: Value, reason: Option<&str>) -> Value {
         let usage = self.gathered.usage;
-        json!({ "id": self.id, "type": "message", "role": "assistant", "model": self.model, "content": content,
+        json!({ "id": format!("msg_{}", self.id), "type": "message", "role": "assistant", "model": self.model, "content": content,
             "stop_reason": reason, "stop_sequence": null,
             "usage": { "input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens } })
     }
@@ -222,7 +222,8 @@ impl Writer for Events {
                 self.delta(&json!({ "type": "thinking_delta", "thinking": text }), out);
             }
             ModelEvent::Call(part) => {
-                let block = json!({ "type": "tool_use", "id": part.id, "name": part.name, "input": {} });
+                let id = part.id.clone().unwrap_or_else(|| made_up(&self.id, part.index));
+                let block = json!({ "type": "tool_use", "id": id, "name": part.name, "input": {} });
                 self.open(Open::Call(part.index), &block, out);
                 if !part.args.is_empty() {
                     self.delta(&json!({ "type": "input_json_delta", "partial_json": part.args }), out);
@@ -251,9 +252,10 @@ impl Writer for Events {
         if !self.gathered.text.is_empty() {
             content.push(json!({ "type": "text", "text": self.gathered.text }));
         }
-        content.extend(self.gathered.calls.iter().map(|call| {
+        content.extend((0..).zip(&self.gathered.calls).map(|(index, call)| {
             let input: Value = serde_json::from_str(&call.args).unwrap_or_else(|_| json!({}));
-            json!({ "type": "tool_use", "id": call.id, "name": call.name, "input": input })
+            let id = if call.id.is_empty() { &made_up(&self.id, index) } else { &call.id };
+            json!({ "type": "tool_use", "id": id, "name": call.name, "input": input })
         }));
         let finish = match &self.gathered.end {
             Some(Ok(finish)) => Some(reason(*finish)),

@@ -114,6 +114,11 @@ pub trait Writer: Send {
     fn whole(&self) -> Value;
 }
 
+/// The id of a call whose provider gave it none, for a client answers by it. No other answer of a thread has it.
+fn made_up(answer: &str, index: u64) -> String {
+    format!("call_{answer}_{index}")
+}
+
 /// As `caller::authenticate`; a run's token and the header of Anthropic's clients count, too.
 pub async fn authenticate(State(app): State<AppState>, mut request: Request, next: Next) -> Response {
     let given = credential(request.headers());

@@ -9,11 +9,15 @@ use domain::prompt::valid;
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
 
-use super::{Asked, Writer, common, frame, kind_of_fault, sent, text_of, texts, words};
+use super::{Asked, Writer, common, frame, kind_of_fault, made_up, sent, text_of, texts, words};
 use crate::problem::Problem;
 
 pub fn read(body: Value) -> Result<Asked, Problem> {
     let (model, messages, stream) = common(&body)?;
+    let options = &body["stream_options"];
+    if !options.is_null() && !options.is_object() {
+        return Err(Problem::invalid_value("/stream_options", "stream_options must be an object."));
+    }
     let mut system = Vec::new();
     let mut said: Vec<Said> = Vec::new();
     for message in messages {
@@ -41,7 +45,7 @@ pub fn read(body: Value) -> Result<Asked, Problem> {
     let none = body["tool_choice"] == "none";
     let tools = body["tools"].as_array().into_iter().flatten().filter(|_| !none).filter_map(tool).collect();
     let max_tokens = body["max_completion_tokens"].as_u64().or_else(|| body["max_tokens"].as_u64());
-    let include_usage = body["stream_options"]["include_usage"] == true;
+    let include_usage = options["include_usage"] == true;
     let prompt = Prompt { system: system.join("\n\n"), messages: valid(said) };
     let manner = manner(&body);
     let verbatim = Some(Verbatim { dialect: Dialect::Openai, body });
@@ -128,24 +132,31 @@ pub struct Chunks {
     include_usage: bool,
     begun: bool,
     gathered: Gathered,
+    /// The calls that are told of, by their index.
+    called: Vec<u64>,
     thought: String,
 }
 
 impl Chunks {
     pub fn new(id: &str, created: i64, asked: &Asked) -> Self {
         Self {
-            id: format!("chatcmpl-{id}"),
+            id: id.to_owned(),
             created,
             model: asked.model.clone(),
             include_usage: asked.include_usage,
             begun: false,
             gathered: Gathered::default(),
+            called: Vec::new(),
             thought: String::new(),
         }
     }
 
+    fn name(&self) -> String {
+        format!("chatcmpl-{}", self.id)
+    }
+
     fn chunk(&self, choices: Value, out: &mut Vec<u8>) {
-        let mut chunk = json!({ "id": self.id, "object": "chat.completion.chunk", "created": self.created,
+        let mut chunk = json!({ "id": self.name(), "object": "chat.completion.chunk", "created": self.created,
             "model": self.model, "choices": choices });
         if self.include_usage {
             chunk["usage"] = Value::Null;
@@ -194,7 +205,9 @@ impl Writer for Chunks {
             }
             ModelEvent::Call(part) => {
                 let mut call = json!({ "index": part.index, "function": { "arguments": part.args } });
-                if let Some(id) = &part.id {
+                if !self.called.contains(&part.index) {
+                    self.called.push(part.index);
+                    let id = part.id.clone().unwrap_or_else(|| made_up(&self.id, part.index));
                     call["id"] = json!(id);
                     call["type"] = json!("function");
                 }
@@ -205,11 +218,15 @@ impl Writer for Chunks {
             }
             ModelEvent::Usage(_) | ModelEvent::Details(_) => {}
             ModelEvent::End(Ok(finish)) => {
+                // Clients look for the role, also where nothing was said.
+                if !self.begun {
+                    self.delta(json!({ "content": "" }), out);
+                }
                 let stop =
                     json!([{ "index": 0, "delta": {}, "finish_reason": reason(*finish), "logprobs": null }]);
                 self.chunk(stop, out);
                 if self.include_usage {
-                    let usage = json!({ "id": self.id, "object": "chat.completion.chunk", "created": self.created,
+                    let usage = json!({ "id": self.name(), "object": "chat.completion.chunk", "created": self.created,
                         "model": self.model, "choices": [], "usage": self.usage() });
                     frame(None, &usage, out);
                 }
@@ -228,8 +245,9 @@ impl Writer for Chunks {
         let content = if text.is_empty() && !calls.is_empty() { Value::Null } else { json!(text) };
         let mut message = json!({ "role": "assistant", "content": content, "refusal": null });
         if !calls.is_empty() {
-            let calls = calls.iter().map(|call| {
-                json!({ "id": call.id, "type": "function", "function": { "name": call.name, "arguments": call.args } })
+            let calls = (0..).zip(calls).map(|(index, call)| {
+                let id = if call.id.is_empty() { &made_up(&self.id, index) } else { &call.id };
+                json!({ "id": id, "type": "function", "function": { "name": call.name, "arguments": call.args } })
             });
             message["tool_calls"] = calls.collect();
         }
@@ -240,8 +258,60 @@ impl Writer for Chunks {
             Some(Ok(finish)) => reason(*finish),
             _ => "stop",
         };
-        json!({ "id": self.id, "object": "chat.completion", "created": self.created, "model": self.model,
+        json!({ "id": self.name(), "object": "chat.completion", "created": self.created, "model": self.model,
             "choices": [{ "index": 0, "message": message, "finish_reason": finish, "logprobs": null }],
             "usage": self.usage() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::model::CallPart;
+
+    use super::*;
+
+    fn told(events: &[ModelEvent]) -> (Vec<Value>, Value) {
+        let asked = read(json!({ "model": "m", "messages": [{ "role": "user", "content": "hi" }] })).unwrap();
+        let (mut writer, mut out) = (Chunks::new("a1", 1, &asked), Vec::new());
+        for event in events {
+            writer.event(event, &mut out);
+        }
+        let text = String::from_utf8(out).unwrap();
+        let frames =
+            text.split("\n\n").filter_map(|frame| serde_json::from_str(frame.strip_prefix("data: ")?).ok());
+        (frames.collect(), writer.whole())
+    }
+
+    #[test]
+    fn an_answer_without_a_word_has_a_role() {
+        let (chunks, _) = told(&[ModelEvent::End(Ok(Finish::Stop))]);
+        assert_eq!(chunks[0]["choices"][0]["delta"], json!({ "role": "assistant", "content": "" }));
+        assert_eq!((chunks.len(), &chunks[1]["choices"][0]["finish_reason"]), (2, &json!("stop")));
+    }
+
+    #[test]
+    fn a_call_has_an_id_also_where_its_provider_gives_none() {
+        let part = |index, id: Option<&str>, name: Option<&str>, args: &str| {
+            let (id, name, args) = (id.map(Into::into), name.map(Into::into), args.into());
+            ModelEvent::Call(CallPart { index, id, name, args })
+        };
+        let events = [
+            part(0, None, Some("f"), "{"),
+            part(0, None, None, "}"),
+            part(1, Some("own"), Some("f"), "{}"),
+            part(1, Some("own"), None, ""),
+            ModelEvent::End(Ok(Finish::Calls)),
+        ];
+        let (chunks, whole) = told(&events);
+        let ids: Vec<&Value> =
+            chunks[..4].iter().map(|chunk| &chunk["choices"][0]["delta"]["tool_calls"][0]["id"]).collect();
+        assert_eq!(ids, [&json!("call_a1_0"), &Value::Null, &json!("own"), &Value::Null]);
+        let calls = &whole["choices"][0]["message"]["tool_calls"];
+        assert_eq!((&calls[0]["id"], &calls[1]["id"]), (&json!("call_a1_0"), &json!("own")));
+        let asked = read(json!({ "model": "m", "messages": [{ "role": "user", "content": "hi" }] })).unwrap();
+        let (mut writer, mut out) = (super::super::anthropic::Events::new("a1", &asked), Vec::new());
+        events.iter().for_each(|event| writer.event(event, &mut out));
+        assert!(String::from_utf8(out).unwrap().contains(r#""id":"call_a1_0""#));
+        assert_eq!(writer.whole()["content"][0]["id"], "call_a1_0");
     }
 }

@@ -44,9 +44,15 @@ impl Whole {
 fn merge(into: &mut Value, more: &Value, name: &str) {
     match (into, more) {
         (_, Value::Null) => {}
-        (Value::String(text), Value::String(more)) if !matches!(name, "role" | "id" | "type" | "name") => {
-            text.push_str(more);
+        // What comes whole: some providers say it again with every piece, or with an empty text.
+        (Value::String(text), Value::String(more))
+            if matches!(name, "role" | "id" | "type" | "name" | "finish_reason" | "format") =>
+        {
+            if !more.is_empty() {
+                text.clone_from(more);
+            }
         }
+        (Value::String(text), Value::String(more)) => text.push_str(more),
         (Value::Object(into), Value::Object(more)) => {
             for (name, value) in more {
                 merge(into.entry(name.as_str()).or_insert(Value::Null), value, name);
@@ -78,7 +84,7 @@ fn add_chunk(whole: &mut Value, chunk: &Value) {
     for (name, value) in chunk.as_object().into_iter().flatten() {
         match name.as_str() {
             "choices" | "object" | "obfuscation" => {}
-            _ if value.is_null() => {}
+            _ if value.is_null() || value == "" => {}
             name => whole[name] = value.clone(),
         }
     }
@@ -166,5 +172,33 @@ fn add_delta(block: &mut Value, input: &mut String, delta: &Value) {
         "thinking_delta" => merge(&mut block["thinking"], &delta["thinking"], "thinking"),
         "signature_delta" => merge(&mut block["signature"], &delta["signature"], "signature"),
         _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_again_with_every_chunk_is_said_once() {
+        let mut whole = Whole::new(Dialect::Openai, json!({ "id": "ours", "object": "chat.completion" }));
+        let call = |id: &str, name: &str, args: &str| json!([{ "index": 0, "id": id, "type": "function", "function": { "name": name, "arguments": args } }]);
+        for (id, delta, finish) in [
+            ("c-1", json!({ "role": "assistant", "content": "" }), json!("")),
+            ("c-1", json!({ "role": "", "content": "Hi", "tool_calls": call("t", "f", "{") }), json!(null)),
+            (
+                "",
+                json!({ "role": "assistant", "content": " you", "tool_calls": call("", "", "}") }),
+                json!("stop"),
+            ),
+            ("", json!({}), json!("stop")),
+        ] {
+            let choice = json!({ "index": 0, "delta": delta, "finish_reason": finish });
+            whole.push(&json!({ "id": id, "choices": [choice] }));
+        }
+        let message = json!({ "role": "assistant", "content": "Hi you", "refusal": null, "tool_calls": [
+            { "id": "t", "type": "function", "function": { "name": "f", "arguments": "{}" } }] });
+        let choice = json!({ "index": 0, "message": message, "finish_reason": "stop", "logprobs": null });
+        assert_eq!(whole.value(), json!({ "id": "c-1", "object": "chat.completion", "choices": [choice] }));
     }
 }

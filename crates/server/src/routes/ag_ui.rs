@@ -98,7 +98,7 @@ pub async fn connect(
     if let Some(run) = &active {
         stored.retain(|message| message.id != run.id);
     }
-    let mut messages = ag_ui::messages(&app.public_url, &stored);
+    let mut messages = ag_ui::messages(&app.public_url, id, &stored);
     let told = events.iter().map(|event| (event.kind, &*event.data));
     ag_ui_messages(&app.public_url, told, &mut messages);
     let after = events.last().map_or(0, |event| event.seq);

@@ -1,11 +1,13 @@
 //! For `useChat` of the Vercel AI SDK: `/v1/ai/chat`, and a chat's stream and stop.
 
+use std::collections::HashSet;
+
 use axum::extract::{FromRequest, RawQuery, Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use domain::approval::may_tell_of_denial;
 use domain::message::Window;
 use domain::run::Run;
+use domain::scope::Scope;
 use domain::wire::{Renderer, Wire, ui_message};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -23,6 +25,9 @@ use crate::extract::{Caller, Named, Paging, Path};
 use crate::problem::Problem;
 use crate::state::AppState;
 use crate::stream::{Telling, respond_as};
+
+/// How many runs are read at once.
+const RUNS: usize = 100;
 
 /// Answers a chat's last message, as a UI message stream.
 #[utoipa::path(post, path = "/v1/ai/chat", operation_id = "ai_chat", tag = "clients",
@@ -95,18 +100,34 @@ pub async fn show(
     let conversation = conversation_id(&scope, &id);
     let thread = app.store.get_thread(&scope, conversation, Some(Window::All).into()).await?;
     let (base, chat) = (&app.public_url, conversation.to_string());
+    let runs = runs_of(&app, &scope, conversation).await?;
     let mut messages = Vec::new();
     for message in &thread.messages {
         let name = client_id(message).unwrap_or_else(|| message.id.to_string());
-        let approvals = if may_tell_of_denial(&message.content) {
-            // The answer has the id of its run.
-            app.store.list_approvals(scope.workspace, message.id).await?
-        } else {
-            Vec::new()
+        // The answer has the id of its run.
+        let run = match runs.contains(&message.id) {
+            true if message.content.contains(r#""type":"tool_call""#) => {
+                Some(app.store.list_approvals(scope.workspace, message.id).await?)
+            }
+            true => Some(Vec::new()),
+            false => None,
         };
-        messages.push(ui_message(base, &chat, &name, message, &approvals));
+        messages.push(ui_message(base, &chat, &name, message, run.as_deref()));
     }
     Ok(axum::Json(json!({ "id": id, "messages": messages })).into_response())
+}
+
+/// Every run that a conversation has had.
+async fn runs_of(app: &AppState, scope: &Scope, conversation: Uuid) -> Result<HashSet<Uuid>, Problem> {
+    let (mut all, mut before) = (HashSet::new(), None);
+    loop {
+        let runs = app.store.list_runs(scope, conversation, before, RUNS).await?;
+        before = runs.last().map(|run| run.id);
+        all.extend(runs.iter().map(|run| run.id));
+        if runs.len() < RUNS {
+            return Ok(all);
+        }
+    }
 }
 
 /// The chat's run under way, from its first chunk on.

@@ -17,7 +17,7 @@ use uuid::Uuid;
 use super::runs::after as last_event;
 use super::turns::idempotency;
 use crate::dialect::open::{Opened, busy_is_locked, open};
-use crate::dialect::responses::{Create, base, own_id, read, response_id};
+use crate::dialect::responses::{Create, base, is_first, own_id, read, response_id};
 use crate::dialect::told::items_alone;
 use crate::dialect::{log, member, openai_list};
 use crate::extract::body::{Body, check_json, parse};
@@ -306,7 +306,14 @@ pub async fn input_items(
     let found = match app.store.get_message(&scope, conversation, message).await {
         // Of a turn that waits, the message is not in its thread yet.
         Err(StoreError::NotFound) => Vec::new(),
-        found => items_alone(conversation, &found?),
+        found => vec![found?],
     };
-    openai_list(found, query.as_deref())
+    let mut asked = Vec::new();
+    if is_first(asking.turn.brought.echo.as_ref()) {
+        let thread = app.store.get_thread(&scope, conversation, Some(Window::All).into()).await?;
+        asked = thread.messages;
+        asked.truncate(asked.iter().position(|one| one.id == message).unwrap_or(0));
+    }
+    let items = asked.iter().chain(&found).flat_map(|message| items_alone(conversation, message));
+    openai_list(items.collect(), query.as_deref())
 }

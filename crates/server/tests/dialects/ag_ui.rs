@@ -11,6 +11,8 @@ use crate::world::{World, ask, stories, thread};
 
 stories!(
     a_run_is_told_and_kept,
+    a_run_that_failed_is_tried_again_under_another_name,
+    what_was_attached_is_in_the_snapshot,
     a_page_joins_a_run_under_way,
     a_thread_that_rests_is_told_whole,
     ids_of_messages_stay_as_they_were_sent,
@@ -122,6 +124,67 @@ async fn a_run_is_told_and_kept(backend: Backend) -> Option<()> {
     Some(())
 }
 
+async fn a_run_that_failed_is_tried_again_under_another_name(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let error = json!({ "type": "error", "code": "broken", "message": "no", "ts": 7 });
+    world.play(lines(vec![error]));
+    let said = |run: &str| input("t", run, &[user("u-1", "go")]);
+    let failed = Live::open(post(&world, "/v1/ag-ui", &said("r-1"))).await;
+    let (first, conversation) = (failed.run(), failed.header("threadkeep-conversation"));
+    assert_eq!(failed.rest().await.last().unwrap().kind(), "RUN_ERROR");
+    // The same request, sent once more.
+    let repeat = Live::open(post(&world, "/v1/ag-ui", &said("r-1"))).await;
+    assert_eq!(repeat.run(), first);
+    repeat.rest().await;
+    world.play(answer("Now."));
+    let again = Live::open(post(&world, "/v1/ag-ui", &said("r-2"))).await;
+    let second = again.run();
+    let told = again.rest().await;
+    lawful(&told);
+    assert_eq!(told.last().unwrap().data["outcome"]["type"], "success");
+    assert_ne!(first, second);
+    assert_eq!(world.thread(&conversation).await, thread(&[("user", "go"), ("assistant", "Now.")]));
+    // What went well is not done again, under whichever name.
+    for run in ["r-2", "r-3"] {
+        let found = Live::open(post(&world, "/v1/ag-ui", &said(run))).await;
+        assert_eq!(found.run(), second, "{run}");
+        found.rest().await;
+    }
+    Some(())
+}
+
+async fn what_was_attached_is_in_the_snapshot(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let file = |kind: &str, value: &str, mime_type: &str| {
+        json!({ "type": kind,
+        "source": { "type": "data", "value": value, "mimeType": mime_type } })
+    };
+    let content = json!([{ "type": "text", "text": "Look" }, file("image", "iVBORw0KGgo=", "image/png"),
+        file("document", "aGk=", "text/plain")]);
+    let said = json!({ "id": "u-1", "role": "user", "content": content });
+    let first = Live::open(post(&world, "/v1/ag-ui", &input("t", "r-1", &[said]))).await;
+    let (run_id, conversation) = (first.run(), first.header("threadkeep-conversation"));
+    first.rest().await;
+    let told = kept(&world, "t").await.remove(0);
+    let stored = world.conversation(&conversation).await["messages"][0]["fileAttachments"].clone();
+    let part = |n: usize, kind: &str| {
+        let id = stored[n]["fileId"].as_str().unwrap();
+        let end = format!("/v1/chat-conversations/{conversation}/files/{id}/content");
+        let source = &told["content"][n + 1]["source"];
+        assert!(source["value"].as_str().unwrap().ends_with(&end), "{told}");
+        assert_eq!((&told["content"][n + 1]["type"], &source["type"]), (&json!(kind), &json!("url")));
+        assert_eq!(source["mimeType"], stored[n]["mimeType"]);
+    };
+    assert_eq!(told["content"][0], json!({ "type": "text", "text": "Look" }));
+    part(0, "image");
+    part(1, "document");
+    // The client has it from the snapshot now, and sends it so.
+    let repeat = Live::open(post(&world, "/v1/ag-ui", &input("t", "r-2", &[told]))).await;
+    assert_eq!(repeat.run(), run_id);
+    repeat.rest().await;
+    Some(())
+}
+
 async fn a_page_joins_a_run_under_way(backend: Backend) -> Option<()> {
     let world = World::start(backend).await?;
     run(&world, &input("t", "r-0", &[user("u-0", "before")])).await;
@@ -139,12 +202,15 @@ async fn a_page_joins_a_run_under_way(backend: Backend) -> Option<()> {
     assert_eq!(snapshot.kind(), "MESSAGES_SNAPSHOT");
     let messages = snapshot.data["messages"].as_array().unwrap();
     let roles: Vec<&str> = messages.iter().map(|message| message["role"].as_str().unwrap()).collect();
-    assert_eq!(roles, ["user", "assistant", "user", "assistant", "assistant"]);
-    assert_eq!((&messages[2]["id"], &messages[4]["content"]), (&json!("u-1"), &json!("One two")));
+    // The step, which has been given nothing yet, is begun behind it.
+    assert_eq!(roles, ["user", "assistant", "user", "assistant"]);
+    assert_eq!((&messages[2]["id"], &messages[3]["content"]), (&json!("u-1"), &json!("One two")));
     let open = joined_in.next().await.unwrap();
-    assert_eq!((open.kind(), &open.data["messageId"]), ("TEXT_MESSAGE_START", &messages[4]["id"]));
+    assert_eq!((open.kind(), &open.data["messageId"]), ("TEXT_MESSAGE_START", &messages[3]["id"]));
+    let begun = joined_in.next().await.unwrap();
+    assert_eq!((begun.kind(), &begun.data["parentMessageId"]), ("TOOL_CALL_START", &json!(id)));
     gate.open();
-    let mut rest = vec![started, snapshot, open];
+    let mut rest = vec![started, snapshot, open, begun];
     rest.extend(joined_in.rest().await);
     lawful(&rest);
     assert_eq!(joined(&rest, "TEXT_MESSAGE_CONTENT", "delta"), " three");

@@ -20,6 +20,7 @@ stories!(
     what_is_a_clients_own_comes_back,
     files_come_with_the_message,
     a_call_waits_for_the_user_of_the_page,
+    a_call_that_asks_nobody_is_made_before_people_are_asked,
     an_approval_that_is_not_there_is_refused,
     refusals_are_words_for_people,
     what_others_have_is_not_there,
@@ -94,6 +95,12 @@ async fn a_chat_streams_and_is_a_conversation_like_any_other(backend: Backend) -
         page["messages"][0]["parts"],
         json!([{ "type": "text", "text": "What is it?", "state": "done" }])
     );
+    // What a client has that merged what it was told, as it does.
+    let mut metadata = frames[0].data["messageMetadata"].clone();
+    let finish = &frames[frames.len() - 2].data["messageMetadata"];
+    metadata.as_object_mut().unwrap().extend(finish.as_object().unwrap().clone());
+    assert!(metadata["createdAt"].is_number(), "{metadata}");
+    assert_eq!((&page["messages"][1]["metadata"], &metadata["run"]), (&metadata, &json!(run)));
     let parts = page["messages"][1]["parts"].as_array().unwrap();
     let types: Vec<&str> = parts.iter().map(|part| part["type"].as_str().unwrap()).collect();
     assert_eq!(types, ["step-start", "text", "dynamic-tool", "text"]);
@@ -258,6 +265,27 @@ async fn messages_are_edited_answered_again_and_heard_once(backend: Backend) -> 
     assert_eq!((refused.status, refused.header("content-type")), (409, "text/plain; charset=utf-8"));
     busy.open();
     live.rest().await;
+    // What was refused is not here: however the client sends it once more, it is said now.
+    for (id, message_id, trigger) in [
+        ("u4", Value::Null, "regenerate-message"),
+        ("u5", json!("an answer that never came"), "regenerate-message"),
+        ("u6", json!("u6"), "submit-message"),
+    ] {
+        let before = world.thread(&conversation).await;
+        world.play(answer("At last."));
+        let body = json!({ "id": "c", "trigger": trigger, "messageId": message_id,
+            "messages": [user("u3", "three"), user(id, "four")] });
+        assert_eq!(text(&chat(&world, body).await), "At last.");
+        let told = [before, thread(&[("user", "four"), ("assistant", "At last.")])].concat();
+        assert_eq!(world.thread(&conversation).await, told, "{id}");
+    }
+    // An answer with a name that is none of ours is one to the message that came with it.
+    world.play(answer("Again."));
+    let body = json!({ "id": "c", "trigger": "regenerate-message", "messageId": "nobody",
+        "messages": [user("u6", "four")] });
+    let length = world.thread(&conversation).await.len();
+    assert_eq!(text(&chat(&world, body).await), "Again.");
+    assert_eq!(world.thread(&conversation).await.len(), length);
     Some(())
 }
 
@@ -424,6 +452,12 @@ async fn a_call_waits_for_the_user_of_the_page(backend: Backend) -> Option<()> {
         assert_eq!(kinds(&rest)[1..3], ["start-step", ended]);
         assert_eq!(rest.last().unwrap().kind(), "[DONE]");
         assert!(!text(&rest).is_empty());
+        if approve {
+            let page = world.get(&format!("/v1/ai/chat/{id}")).await.body;
+            let part = &page["messages"][1]["parts"][1];
+            let approval = json!({ "id": request["approvalId"], "approved": true, "reason": "so" });
+            assert_eq!((&part["state"], &part["approval"]), (&json!("output-available"), &approval));
+        }
         if !approve {
             let told = json!({ "type": ended, "toolCallId": request["toolCallId"] });
             assert_eq!(rest[2].data, told);
@@ -444,6 +478,31 @@ async fn a_call_waits_for_the_user_of_the_page(backend: Backend) -> Option<()> {
             409
         );
     }
+    Some(())
+}
+
+async fn a_call_that_asks_nobody_is_made_before_people_are_asked(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let agent = json!({ "name": "Careful", "runner": "model", "model": "demo/assistant",
+        "tools": ["search_pages", "search_user_tables"], "approval": ["search_pages"] });
+    let agent = world.send(Method::POST, "/v1/agents", Some(&agent)).await;
+    let body = json!({ "id": "c", "agent": agent.body["id"], "messages": [user("u", "search words")] });
+    let asked = chat(&world, body).await;
+    // No part of the message is left open but the call that is asked for.
+    assert_eq!(
+        kinds(&asked)[asked.len() - 5..],
+        ["tool-output-available", "tool-approval-request", "finish-step", "finish", "[DONE]"]
+    );
+    let [made, request] = [&asked[asked.len() - 5].data, &asked[asked.len() - 4].data];
+    assert_ne!(made["toolCallId"], request["toolCallId"]);
+    let part = json!({ "type": "dynamic-tool", "toolName": "search_pages", "toolCallId": request["toolCallId"],
+        "state": "approval-responded", "approval": { "id": request["approvalId"], "approved": true } });
+    let assistant = json!({ "id": asked[0].data["messageId"], "role": "assistant", "parts": [part] });
+    let rest = chat(&world, json!({ "id": "c", "messages": [user("u", "search words"), assistant] })).await;
+    let ended = |frame: &&Frame| frame.kind() == "tool-output-available";
+    let ended: Vec<&Value> = rest.iter().filter(ended).map(|frame| &frame.data["toolCallId"]).collect();
+    assert_eq!(ended, [&request["toolCallId"]], "what it has is not told again");
+    assert_eq!(rest[rest.len() - 2].data["finishReason"], "stop");
     Some(())
 }
 

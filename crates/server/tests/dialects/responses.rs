@@ -15,6 +15,7 @@ stories!(
     a_stream_goes_on_after_any_frame,
     responses_follow_each_other_and_branch,
     many_items_go_on_with_a_conversation,
+    what_was_put_out_is_taken_back_in,
     one_runs_in_the_background_and_is_cancelled,
     a_response_that_asks_ends_and_goes_on,
     a_response_in_the_background_asks_too,
@@ -216,6 +217,48 @@ async fn responses_follow_each_other_and_branch(backend: Backend) -> Option<()> 
         ]
     );
     assert_eq!(items["data"][5]["content"][1]["filename"], "a.txt");
+    // All of it is what the first response was asked with; the next one has its own.
+    let asked_with = async |response: &Value| {
+        let path = format!("/v1/responses/{}/input_items?order=asc", response["id"].as_str().unwrap());
+        world.get(&path).await.body["data"].as_array().unwrap().clone()
+    };
+    assert_eq!(asked_with(&own).await, items["data"].as_array().unwrap()[..6]);
+    let next = create(&world, ask_for("1", Some(&own["id"]))).await;
+    assert_eq!(asked_with(&next).await.len(), 1);
+    Some(())
+}
+
+/// A client that keeps its history itself sends back what it was answered with.
+async fn what_was_put_out_is_taken_back_in(backend: Backend) -> Option<()> {
+    let (world, agent) = careful(backend).await?;
+    let user = |text: &str| json!({ "role": "user", "content": text });
+    let asked = create(&world, json!({ "model": agent, "input": "list files" })).await;
+    assert!(types(&asked).contains(&"mcp_approval_request"), "{asked}");
+    let request =
+        asked["output"].as_array().unwrap().iter().find(|item| item["type"] == "mcp_approval_request");
+    let decision = json!({ "type": "mcp_approval_response", "approval_request_id": request.unwrap()["id"],
+        "approve": true });
+    let silent = json!({ "type": "message", "role": "assistant", "status": "completed",
+        "content": [{ "type": "output_text", "text": "", "annotations": [] }] });
+    let mut history = vec![user("list files")];
+    history.extend(asked["output"].as_array().unwrap().iter().cloned());
+    history.extend([decision.clone(), silent.clone(), user("think 1 words")]);
+    let next = create(&world, json!({ "model": "demo/assistant", "input": history })).await;
+    assert_eq!(text(&next), "I thought 1 word.");
+    // What comes last is a decision still, and there is nothing here to decide on.
+    history.pop();
+    history.push(decision);
+    let last =
+        ask(post(&world, "/v1/responses", &json!({ "model": "demo/assistant", "input": history }))).await;
+    assert_eq!(last.status, 404, "{}", last.text);
+    // A user's own message is not to be empty.
+    let empty = json!({ "model": "demo/assistant", "input": [silent, user("")] });
+    refused(
+        &ask(post(&world, "/v1/responses", &empty)).await,
+        400,
+        "invalid_value",
+        json!("input.1.content"),
+    );
     Some(())
 }
 

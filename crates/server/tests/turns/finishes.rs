@@ -7,7 +7,24 @@ use testkit::server::Backend;
 use crate::gateway::{ANTHROPIC, OPENAI, post, stream, world_with};
 use crate::world::{ask, stories};
 
-stories!(a_refusal_is_told_in_every_dialect, what_was_cached_or_thought_is_told_in_responses);
+stories!(
+    a_refusal_is_told_in_every_dialect,
+    what_was_cached_or_thought_is_told_in_responses,
+    an_answer_that_ends_with_a_thought_is_kept_once,
+);
+
+async fn an_answer_that_ends_with_a_thought_is_kept_once(backend: Backend) -> Option<()> {
+    let thought = "data: {\"choices\":[{\"delta\":{\"reasoning_content\":\"hm\"},";
+    let script = OPENAI.replace("data: {\"choices\":[{\"delta\":{},", thought);
+    let (world, _provider) = world_with(backend, stream(&script)).await?;
+    let turn = world.begin(&json!({ "message": "Hi", "mode": "ask", "model": "openai/m" })).await;
+    let conversation = turn.conversation();
+    turn.rest().await;
+    let answer = world.conversation(&conversation).await["messages"][1].clone();
+    let blocks = json!([{ "type": "text", "text": "Hi" }, { "type": "reasoning", "text": "hm" }]);
+    assert_eq!((&answer["content"], &answer["parts"]), (&json!("Hi"), &blocks), "{answer}");
+    Some(())
+}
 
 async fn a_refusal_is_told_in_every_dialect(backend: Backend) -> Option<()> {
     for (model, script) in [
@@ -45,6 +62,14 @@ async fn what_was_cached_or_thought_is_told_in_responses(backend: Backend) -> Op
     for (model, script, (read, written, thought)) in [
         ("openai/m", OPENAI.replace("\"completion_tokens\":3", details), (5, 0, 2)),
         ("anthropic/m", ANTHROPIC.replace("\"input_tokens\":7", cached), (4, 1, 0)),
+        // The end says again what was read anew, and nothing of the rest.
+        (
+            "anthropic/m",
+            ANTHROPIC
+                .replace("\"input_tokens\":7", cached)
+                .replace("{\"output_tokens\":3}", "{\"input_tokens\":2,\"output_tokens\":3}"),
+            (4, 1, 0),
+        ),
     ] {
         let (world, _provider) = world_with(backend, stream(&script)).await?;
         let body = json!({ "model": model, "input": "Hi" });

@@ -201,9 +201,10 @@ async fn failures_are_told_as_clients_expect_them(backend: Backend) -> Option<()
         for (body, status, code) in [
             (json!({ "model": "openai/m", "messages": user }), 400, "model_error"),
             (json!({ "model": "gpt", "messages": user }), 404, "model_not_found"),
-            (json!({ "messages": user }), 422, "invalid_value"),
-            (json!({ "model": "openai/m" }), 422, "invalid_value"),
-            (json!({ "model": "openai/m", "messages": user, "stream": 1 }), 422, "invalid_value"),
+            (json!({ "messages": user }), 400, "invalid_value"),
+            (json!({ "model": "openai/m" }), 400, "invalid_value"),
+            (json!({ "model": "openai/m", "messages": [] }), 400, "invalid_value"),
+            (json!({ "model": "openai/m", "messages": user, "stream": 1 }), 400, "invalid_value"),
         ] {
             let answer = post(&world, path, &body).await;
             assert_eq!(
@@ -220,6 +221,15 @@ async fn failures_are_told_as_clients_expect_them(backend: Backend) -> Option<()
         assert_eq!((answer.status, &answer.body["error"]["type"]), (401, &json!("authentication_error")));
         assert_eq!(answer.header("www-authenticate"), "Bearer");
     }
+    let body = json!({ "model": "openai/m", "messages": user, "stream_options": "x" });
+    let answer = post(&world, PATHS[0], &body).await;
+    assert_eq!(
+        (answer.status, &answer.body["error"]["param"]),
+        (400, &json!("stream_options")),
+        "{}",
+        answer.text
+    );
+    assert_eq!(answer.body["error"]["type"], "invalid_request_error");
     // After the first word it is an event.
     let half = &OPENAI[..OPENAI.find("data: {\"choices\":[{\"delta\":{},").unwrap()];
     let mut script = stream(half);
@@ -531,9 +541,15 @@ async fn what_a_client_asks_of_the_answer_is_translated(backend: Backend) -> Opt
     post(&world, PATHS[0], &body).await;
     let sent = provider.request(0).await.unwrap().body;
     assert_eq!(
-        (&sent["temperature"], &sent["top_p"], &sent["max_tokens"]),
-        (&json!(0.25), &json!(0.5), &json!(9))
+        (&sent["temperature"], sent.get("top_p"), &sent["max_tokens"]),
+        (&json!(0.25), None, &json!(9)),
+        "newer models refuse both"
     );
+    let mut cooler = body.clone();
+    cooler.as_object_mut().unwrap().remove("temperature");
+    post(&world, PATHS[0], &cooler).await;
+    let other = provider.request(1).await.unwrap().body;
+    assert_eq!((other.get("temperature"), &other["top_p"]), (None, &json!(0.5)));
     assert_eq!(sent["stop_sequences"], json!(["END"]));
     assert_eq!(sent["tool_choice"], json!({ "type": "any", "disable_parallel_tool_use": true }));
     // What was said and shown comes in its order.

@@ -20,8 +20,8 @@ use crate::log::{RunLog, retry};
 const LOOK: Duration = Duration::from_millis(250);
 
 impl ModelRun<'_> {
-    /// Keeps the calls and asks for a decision on each.
-    pub(super) async fn ask_people(
+    /// Keeps the calls that people are to decide on.
+    pub(super) async fn keep_calls(
         &mut self,
         round: u32,
         planned: &[Planned],
@@ -37,12 +37,16 @@ impl ModelRun<'_> {
         }
         retry(self.log.live(), || inner.store.add_approvals(&self.log.held, &asked)).await?;
         point!("approvals.kept");
+        Ok(asked)
+    }
+
+    /// Asks for a decision on each.
+    pub(super) async fn ask_people(&mut self, asked: &[Approval]) -> Result<(), TurnError> {
         // Before it is told: whoever hears of it may leave.
-        if self.comes_back {
+        if self.comes_back && !asked.is_empty() {
             self.log.live().keep();
         }
-        self.tell_people(&asked).await?;
-        Ok(asked)
+        self.tell_people(asked).await
     }
 
     async fn tell_people(&mut self, asked: &[Approval]) -> Result<(), TurnError> {

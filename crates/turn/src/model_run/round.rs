@@ -40,8 +40,10 @@ impl ModelRun<'_> {
         point!("tools.announced");
         let asks = |planned: &Planned| planned.args.is_ok() && self.asks_for(&planned.call.name);
         let (asking, free): (Vec<Planned>, Vec<Planned>) = planned.into_iter().partition(asks);
-        let asked = self.ask_people(round, &asking).await?;
+        let asked = self.keep_calls(round, &asking).await?;
+        // People are asked last: a client whose stream pauses there has every other call's end.
         self.make_all(round, free).await?;
+        self.ask_people(&asked).await?;
         self.hear_people(round, asked).await
     }
 

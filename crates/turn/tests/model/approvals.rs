@@ -15,11 +15,12 @@ async fn waiting() -> (World, Run, Uuid) {
     let two = [("a", "effect", r#"{"text":"x"}"#), ("b", "echo", r#"{"text":"free"}"#)];
     world.script(vec![calls("May I?", &two), says("Done.")]);
     let run = world.begin(None, "Go", Some(agent)).await;
-    let events = world.follow(&run, "tool_result").await;
-    let asked = &events.iter().find(|(kind, _)| kind == "approval").expect("it asks").1;
+    let events = world.follow(&run, "approval").await;
+    let asked = &events.last().expect("it asks").1;
     assert_eq!(asked["call"], json!({ "id": "a", "name": "effect", "args": { "text": "x" } }));
-    // What needs nobody goes ahead.
-    assert_eq!(events.last().unwrap().1["id"], "b");
+    // What needs nobody has gone ahead.
+    let ended = events.iter().find(|(kind, _)| kind == "tool_result").map(|(_, data)| &data["id"]);
+    assert_eq!(ended, Some(&json!("b")));
     let id = asked["id"].as_str().unwrap().parse().unwrap();
     (world, run, id)
 }
@@ -69,6 +70,31 @@ async fn a_restart_goes_on_waiting() {
     assert_eq!(call_block(&world, &run).await["result"], "done");
     let settled = world.store.get_run(&world.scope, run.id).await.unwrap();
     assert_eq!((settled.status, settled.usage.input_tokens), (RunStatus::Succeeded, 20));
+    world.sent().iter().for_each(accepted);
+}
+
+/// Another call of the round is being made when the process goes: people are asked all the same.
+#[tokio::test]
+async fn a_restart_beside_a_call_under_way_asks() {
+    let mut world = World::start(|_| {}).await;
+    let agent = world.agent(json!({ "tools": ["effect", "never"], "approval": ["effect"] })).await;
+    world.script(vec![calls("", &[("a", "effect", r#"{"text":"x"}"#), ("b", "never", "{}")]), says("Done.")]);
+    let run = world.begin(None, "Go", Some(agent)).await;
+    let id = loop {
+        let kept = world.store.list_approvals(world.scope.workspace, run.id).await.unwrap();
+        match kept.first() {
+            Some(one) => break one.id,
+            None => tokio::time::sleep(std::time::Duration::from_millis(10)).await,
+        }
+    };
+    world.restart().await;
+    let events = world.follow(&run, "approval").await;
+    let ended = events.iter().find(|(kind, _)| kind == "tool_result").map(|(_, data)| data).unwrap();
+    assert_eq!((&ended["id"], &ended["error"]), (&json!("b"), &json!("interrupted")));
+    world.store.decide_approval(&world.scope, run.id, id, &decision(true, None)).await.unwrap();
+    world.follow(&run, "").await;
+    assert_eq!(world.made(), 1);
+    assert_eq!(world.store.get_run(&world.scope, run.id).await.unwrap().status, RunStatus::Succeeded);
     world.sent().iter().for_each(accepted);
 }
 

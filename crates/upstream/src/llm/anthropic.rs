@@ -179,7 +179,8 @@ fn put_manner(manner: &Manner, tools: bool, version: &str, body: &mut Value) {
         if let Some(temperature) = manner.temperature.as_ref().and_then(Number::as_f64) {
             body["temperature"] = json!(temperature.min(1.0));
         }
-        if let Some(top_p) = &manner.top_p {
+        // Newer models refuse both at once.
+        if let (Some(top_p), None) = (&manner.top_p, &manner.temperature) {
             body["top_p"] = json!(top_p);
         }
     }
@@ -195,8 +196,9 @@ fn put_manner(manner: &Manner, tools: bool, version: &str, body: &mut Value) {
         Choice::Auto => json!({ "type": "auto" }),
         Choice::Any => json!({ "type": "any" }),
         Choice::Tool(name) => json!({ "type": "tool", "name": name }),
+        Choice::None => json!({ "type": "none" }),
     };
-    if let Some(parallel) = manner.parallel {
+    if let Some(parallel) = manner.parallel.filter(|_| manner.choice != Some(Choice::None)) {
         choice["disable_parallel_tool_use"] = json!(!parallel);
     }
     body["tool_choice"] = choice;
@@ -289,7 +291,7 @@ fn as_said(blocks: &[Value], calls: &[Call]) -> Option<Vec<Value>> {
 
 /// An answer as it is stored.
 fn retold(text: &str, calls: &[Call]) -> Vec<Value> {
-    let text = (!text.is_empty()).then(|| json!({ "type": "text", "text": text }));
+    let text = (!text.trim().is_empty()).then(|| json!({ "type": "text", "text": text }));
     text.into_iter().chain(calls.iter().map(tool_use)).collect()
 }
 
@@ -324,6 +326,8 @@ pub(super) struct Events {
     finish: Option<Finish>,
     done: bool,
     usage: Usage,
+    /// Input that is counted apart: what was read anew, written to the provider's cache, and read from it.
+    input: [i64; 3],
     /// The call under way: its block, what its start said of its input, and whether pieces came.
     call: Option<(u64, Value, bool)>,
     /// Calls so far. Their place among each other is the index we tell, not their block's.
@@ -384,18 +388,21 @@ impl Parser for Events {
 }
 
 impl Events {
-    /// Input that was read from or written to the provider's cache is input. Later counts replace earlier ones.
+    /// Input that was read from or written to the provider's cache is input. A later count replaces the earlier one of
+    /// its kind.
     fn usage(&mut self, usage: Option<&Value>, out: &mut Vec<ModelEvent>) {
         let Some(usage) = usage else { return };
-        let count = |name| usage.get(name).and_then(Value::as_i64).map(|count| count.max(0));
-        if let Some(input) = count("input_tokens") {
-            let kept = count("cache_creation_input_tokens").unwrap_or(0);
-            let cached = count("cache_read_input_tokens").unwrap_or(0);
-            self.usage.input_tokens = input + kept + cached;
-            let details =
-                UsageDetails { cached_tokens: cached, cache_write_tokens: kept, reasoning_tokens: 0 };
-            out.extend((details != UsageDetails::default()).then_some(ModelEvent::Details(details)));
+        let count = |name: &str| usage.get(name).and_then(Value::as_i64).map(|count| count.max(0));
+        let names = ["input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"];
+        let mut told = false;
+        for (own, count) in self.input.iter_mut().zip(names.map(count)) {
+            told |= count.is_some();
+            *own = count.unwrap_or(*own);
         }
+        let [_, cache_write_tokens, cached_tokens] = self.input;
+        self.usage.input_tokens = self.input.iter().sum();
+        let details = UsageDetails { cached_tokens, cache_write_tokens, reasoning_tokens: 0 };
+        out.extend((told && details != UsageDetails::default()).then_some(ModelEvent::Details(details)));
         if let Some(output) = count("output_tokens") {
             self.usage.output_tokens = output;
         }

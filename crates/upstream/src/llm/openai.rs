@@ -90,7 +90,10 @@ pub fn request(ask: &Ask) -> Value {
         body["model"] = json!(ask.model);
         body["stream"] = json!(true);
         // Without it nothing says what the call cost.
-        body["stream_options"]["include_usage"] = json!(true);
+        match body.get_mut("stream_options").and_then(Value::as_object_mut) {
+            Some(options) => _ = options.insert("include_usage".into(), json!(true)),
+            None => body["stream_options"] = json!({ "include_usage": true }),
+        }
         return body;
     }
     let mut body = json!({
@@ -115,6 +118,7 @@ fn put_manner(manner: &Manner, tools: bool, body: &mut Value) {
         Choice::Auto => json!("auto"),
         Choice::Any => json!("required"),
         Choice::Tool(name) => json!({ "type": "function", "function": { "name": name } }),
+        Choice::None => json!("none"),
     });
     for (name, value) in [
         ("temperature", manner.temperature.clone().map(Value::Number)),
