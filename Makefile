@@ -19,8 +19,9 @@ check: ## format and lints
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets $(if $(CI),--locked) -- -D warnings
 
-# ARGS=turns measures turns instead, ARGS=web the web app in a browser. Streams that are held open need two files each.
-bench: ## measure the store at growing sizes, on both databases; ARGS=turns: turns beside their peers; ARGS=files: files; ARGS=web: the web app
+# Turns have a peer to install, and are measured unless something else is named. Streams that are held open need two
+# files each.
+bench: ## measure the store at growing sizes, turns beside their peers, and files; ARGS=store, turns or files: that alone; ARGS=web: the web app
 	@scripts/setup test
 ifeq ($(ARGS),web)
 	@$(MAKE) --no-print-directory web
@@ -31,7 +32,7 @@ else
 	cargo build --release -p threadkeep-bench
 	ulimit -n "$$(ulimit -Hn)"; scripts/postgres run --durable -- cargo run --release -p threadkeep-bench -- \
 		--server "$${CARGO_TARGET_DIR:-target}/release/threadkeep" \
-		$(if $(findstring turns,$(ARGS)),$$(bench/peers/install node)) $(ARGS)
+		$(if $(filter turns,$(ARGS))$(if $(filter store files transfer,$(ARGS)),,all),$$(bench/peers/install node)) $(ARGS)
 endif
 
 # The web app is part of the server's binary, so it is built first.

@@ -3,6 +3,7 @@
 pub mod agent;
 pub mod form;
 pub mod gate;
+pub mod hostile;
 pub mod llama;
 pub mod postgres;
 pub mod process;

@@ -1,7 +1,7 @@
 //! A sandbox that follows a script, over a real socket: every byte it sends is the test's choice, and it
 //! remembers what was asked of it and when its caller went away.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -106,6 +106,8 @@ pub struct ScriptedSandbox {
 
 struct Shared {
     scripts: Mutex<VecDeque<Vec<Action>>>,
+    /// By the text of the message.
+    told: Mutex<HashMap<String, Vec<Action>>>,
     requests: watch::Sender<Vec<Recorded>>,
 }
 
@@ -117,6 +119,7 @@ impl ScriptedSandbox {
         let address = listener.local_addr().context("the scripted sandbox's own address")?;
         let shared = Arc::new(Shared {
             scripts: Mutex::new(VecDeque::from([script])),
+            told: Mutex::default(),
             requests: watch::Sender::new(Vec::new()),
         });
         let mut tasks = JoinSet::new();
@@ -134,6 +137,11 @@ impl ScriptedSandbox {
         let mut scripts = self.shared.scripts();
         let before_last = scripts.len().saturating_sub(1);
         scripts.insert(before_last, script);
+    }
+
+    /// The script of every connection with this message, whatever the others get: runs that come in any order.
+    pub fn when_told(&self, message: &str, script: Vec<Action>) {
+        self.shared.told().insert(message.to_owned(), script);
     }
 
     /// What `SANDBOX_URL` is set to.
@@ -167,7 +175,15 @@ impl Shared {
         self.scripts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn next_script(&self) -> Vec<Action> {
+    fn told(&self) -> MutexGuard<'_, HashMap<String, Vec<Action>>> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn next_script(&self, envelope: &Value) -> Vec<Action> {
+        let told = envelope["message"]["content"].as_str().unwrap_or_default();
+        if let Some(script) = self.told().get(told) {
+            return script.clone();
+        }
         let mut scripts = self.scripts();
         if scripts.len() > 1 { scripts.pop_front() } else { scripts.front().cloned() }.unwrap_or_default()
     }
@@ -184,7 +200,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
 async fn serve(mut socket: TcpStream, shared: Arc<Shared>) {
     let Ok(request) = read_request(&mut socket).await else { return };
     let request = Recorded { arrived: Some(Instant::now()), ..request };
-    let (script, envelope) = (shared.next_script(), request.body.clone());
+    let (script, envelope) = (shared.next_script(&request.body), request.body.clone());
     let mut number = 0;
     shared.requests.send_modify(|all| {
         number = all.len();

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use domain::time::{Clock as _, SystemClock};
+use jiff::Timestamp;
 use reqwest::{Client, Method, RequestBuilder, Response};
 use serde_json::{Value, json};
 use testkit::server::Answer;
@@ -124,6 +125,13 @@ impl Caller {
         answer.body
     }
 
+    /// How long after a moment a run ended, by the clock of the node that ended it.
+    pub async fn settled_after(&self, run: &str, since: Timestamp) -> Duration {
+        let run = self.run(run).await;
+        let ended: Timestamp = run["ended_at"].as_str().expect("an end").parse().expect("a time");
+        ended.duration_since(since).try_into().unwrap_or_default()
+    }
+
     /// Waits until a run is under way.
     pub async fn follow_to_first(&self, run: &str) {
         self.follow(run, 0).await.until(1).await;
@@ -165,6 +173,10 @@ pub fn turn(conversation: Option<&str>, text: &str) -> Value {
         body["conversation"] = conversation.into();
     }
     body
+}
+
+pub fn now() -> Timestamp {
+    SystemClock.now()
 }
 
 pub fn new_id() -> String {

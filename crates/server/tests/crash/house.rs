@@ -16,9 +16,9 @@ use crate::client::Caller;
 const BINARY: &str = env!("CARGO_BIN_EXE_threadkeep");
 const SERVER_SECRET: &str = "the secret that all nodes share, longer than 32 bytes";
 pub const LEASE: Duration = Duration::from_secs(3);
-/// By when a dead node's runs are settled: the lease and 5 seconds (G4), and as much again and again for a machine that
-/// has others to serve. What is not found by then is not found at all: a run's own time-out is half an hour away.
-pub const SETTLED: Duration = Duration::from_secs(8 * 4);
+/// By when a dead node's runs are settled while another is there: the lease and 5 seconds (G4), and as much again for a
+/// machine that has others to serve.
+pub const SETTLED: Duration = Duration::from_secs(8 + 7);
 
 pub struct House {
     data: TempDir,

@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use crate::client::{Caller, new_id, turn as turn_of};
+use crate::client::{Caller, new_id, now, turn as turn_of};
 use crate::house::{House, SETTLED, endless, random, story};
 use crate::ledger::{Due, Ledger};
 
@@ -45,7 +45,7 @@ async fn talk(caller: Caller, ledger: Ledger) {
 }
 
 async fn survive(house: House, rounds: usize) {
-    let (all, mut death) = (Ledger::default(), Instant::now());
+    let all = Ledger::default();
     let mut server = house.serve().await;
     house.first_caller(&server).await;
     for _ in 0..rounds {
@@ -56,17 +56,16 @@ async fn survive(house: House, rounds: usize) {
         }
         tokio::time::sleep(Duration::from_millis(100 + random(700))).await;
         server.kill9().await.expect("killed");
-        death = Instant::now();
         clients.join_all().await;
         server = house.serve().await;
-        let due = if house.is_postgres() { Due::By(death + SETTLED) } else { Due::AtOnce };
+        let due = if house.is_postgres() { Due::By(Instant::now() + SETTLED) } else { Due::AtOnce };
         let caller = house.caller(&server);
         ledger.check(&caller, due).await;
         ledger.check_going_on(&caller).await;
         all.absorb(&ledger);
     }
     let caller = house.caller(&server);
-    all.check(&caller, Due::By(death + 60 * SETTLED)).await;
+    all.check(&caller, Due::By(Instant::now() + 60 * SETTLED)).await;
     let mut interrupted = 0;
     for (_, asked) in all.entries() {
         let run = caller.run(&asked.accepted.expect("checked").run).await;
@@ -106,12 +105,14 @@ async fn everything_left_is_settled(house: House) {
     let paths = deleted.iter().map(|turn| format!("/v1/chat-conversations/{}", turn.conversation));
     join_all(paths.map(async |path| assert_eq!(caller.delete(&path).await, 204))).await;
     server.kill9().await.expect("killed");
-    let death = Instant::now();
     let server = house.serve().await;
-    let caller = house.caller(&server);
+    let (caller, begun) = (house.caller(&server), now());
     if house.is_postgres() {
         join_all(kept.iter().map(|turn| caller.events(&turn.run, 0))).await;
-        assert!(death.elapsed() <= SETTLED, "settled after {:?}", death.elapsed());
+        for turn in kept {
+            let after = caller.settled_after(&turn.run, begun).await;
+            assert!(after <= SETTLED, "settled after {after:?}");
+        }
     }
     for turn in kept {
         assert_eq!(caller.run(&turn.run).await["status"], "interrupted");

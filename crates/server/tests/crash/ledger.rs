@@ -207,7 +207,7 @@ async fn check_turn(caller: &Caller, key: &str, asked: &Asked) -> (Accepted, (St
 }
 
 /// Numbered from 1 without a gap; a beginning, one terminal event, the end.
-fn check_log(log: &[Event]) {
+pub fn check_log(log: &[Event]) {
     let numbers: Vec<i64> = log.iter().map(|event| event.seq).collect();
     assert_eq!(numbers, (1..=log.len() as i64).collect::<Vec<_>>(), "{log:?}");
     let kinds: Vec<&str> = log.iter().map(|event| event.kind.as_str()).collect();

@@ -9,7 +9,7 @@ use serde_json::json;
 use testkit::process::ServerProcess;
 use testkit::sandbox::{Action, Release};
 
-use crate::client::{Caller, Event, new_id, turn};
+use crate::client::{Caller, Event, new_id, now, turn};
 use crate::house::{House, LEASE, SETTLED, accepted, delta, endless, story};
 use crate::ledger::fold;
 
@@ -28,6 +28,14 @@ pub async fn nodes(script: Vec<Action>) -> Option<Nodes> {
     Some(Nodes { house, a, b, on_a, on_b })
 }
 
+/// By when a cancelled run is settled: 5 seconds (G9), and as much again for a machine that has others to serve.
+const CANCELLED: Duration = Duration::from_secs(10);
+/// What a node says of a run that it finds to be another's.
+const LOST: &str = "this node no longer writes to the run";
+
+/// Fewer than on one node (200, in the suite of turns): each of them is 64 requests to two debug builds.
+const ROUNDS: usize = 50;
+
 pub fn status(log: &[Event]) -> String {
     let last = log.last().expect("an event");
     last.json()["status"].as_str().unwrap_or_else(|| panic!("{last:?}")).to_owned()
@@ -39,7 +47,7 @@ async fn of_many_clients_on_both_nodes_one_gets_the_run() {
     let first = nodes.on_a.say(None, "first").await;
     nodes.on_b.cancel(&first.run).await.expect("an answer");
     nodes.on_b.events(&first.run, 0).await;
-    for round in 0..10 {
+    for round in 0..ROUNDS {
         let mut body = turn(Some(&first.conversation), "me!");
         body["on_busy"] = "reject".into();
         let sent = (0..64).map(|n| {
@@ -62,7 +70,7 @@ async fn of_many_clients_on_both_nodes_one_gets_the_run() {
         assert_eq!(other.cancel(run).await.expect("an answer"), 200);
         assert_eq!(status(&other.events(run, 0).await), "cancelled");
     }
-    assert_eq!(nodes.on_b.runs(&first.conversation).await.len(), 11);
+    assert_eq!(nodes.on_b.runs(&first.conversation).await.len(), ROUNDS + 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -86,9 +94,9 @@ async fn one_key_sent_to_both_nodes_is_one_run() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reader_follows_and_resumes_on_the_other_node() {
-    let pause = || Action::Wait(Duration::from_millis(40));
+    let pause = || Action::Wait(Duration::from_millis(50));
     let mut script = vec![accepted()];
-    for n in 0..60 {
+    for n in 0..100 {
         script.extend([delta(&format!("{n} ")), pause()]);
     }
     script.extend([Action::Line(json!({ "type": "result", "message": "end" })), Action::EndChunks]);
@@ -111,13 +119,17 @@ async fn a_reader_follows_and_resumes_on_the_other_node() {
     };
     let (here, there, moved) = tokio::join!(arrivals(&mut here), arrivals(&mut there), moving);
     let log = nodes.on_b.events(&accepted.run, 0).await;
-    assert_eq!(log.len(), 63);
+    assert_eq!(log.len(), 103);
     assert_eq!(here.iter().map(|(event, _)| event.clone()).collect::<Vec<_>>(), log);
     assert_eq!(there.iter().map(|(event, _)| event.clone()).collect::<Vec<_>>(), log);
     assert_eq!(moved, log);
     let late = here.iter().zip(&there).map(|((_, here), (_, there))| there.saturating_duration_since(*here));
-    let late = late.max().expect("events");
-    assert!(late < Duration::from_secs(1), "{late:?} later on the other node");
+    let mut late: Vec<Duration> = late.collect();
+    late.sort();
+    // Woken, not by the look at the log twice a second: that alone would be 250 ms late in the middle.
+    let (middle, last) = (late[late.len() / 2], late[late.len() - 1]);
+    assert!(middle < Duration::from_millis(125), "{middle:?} later on the other node, at most {last:?}");
+    assert!(last < Duration::from_secs(5), "{last:?} later on the other node");
 }
 
 /// Its node learns of it when it is to end: the answer is written anew, and once.
@@ -163,17 +175,26 @@ async fn what_a_sandbox_uses_through_the_other_node_is_in_its_answer() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancel_reaches_the_other_nodes_sandbox() {
     let Some(nodes) = nodes(endless()).await else { return };
-    let (accepted, mut stream) = nodes.on_a.start(&new_id(), &turn(None, "hello")).await.expect("a turn");
-    let before = stream.until(7).await;
-    let asked = Instant::now();
-    assert_eq!(nodes.on_b.cancel(&accepted.run).await.expect("an answer"), 200);
-    let gone = nodes.house.sandbox.disconnected(0).await.expect("a request").disconnected.expect("a time");
-    assert!(gone - asked < Duration::from_millis(1500), "{:?}", gone - asked);
-    let log = nodes.on_b.events(&accepted.run, 0).await;
-    assert_eq!((status(&log), &log[..7]), ("cancelled".to_owned(), &before[..]));
-    assert_eq!(nodes.on_b.cancel(&accepted.run).await.expect("an answer"), 200, "idempotent");
-    assert_eq!(stream.rest().await.expect("a whole stream"), log[7..]);
-    assert_eq!(nodes.on_b.events(&accepted.run, 0).await, log);
+    let mut took = Vec::new();
+    for n in 0..7 {
+        let (accepted, mut stream) = nodes.on_a.start(&new_id(), &turn(None, "hello")).await.expect("a turn");
+        let before = stream.until(7).await;
+        let (asked, since) = (Instant::now(), now());
+        assert_eq!(nodes.on_b.cancel(&accepted.run).await.expect("an answer"), 200);
+        let gone =
+            nodes.house.sandbox.disconnected(n).await.expect("a request").disconnected.expect("a time");
+        took.push(gone - asked);
+        let log = nodes.on_b.events(&accepted.run, 0).await;
+        assert_eq!((status(&log), &log[..7]), ("cancelled".to_owned(), &before[..]));
+        let after = nodes.on_b.settled_after(&accepted.run, since).await;
+        assert!(after < CANCELLED, "settled after {after:?}");
+        assert_eq!(nodes.on_b.cancel(&accepted.run).await.expect("an answer"), 200, "idempotent");
+        assert_eq!(stream.rest().await.expect("a whole stream"), log[7..]);
+        assert_eq!(nodes.on_b.events(&accepted.run, 0).await, log);
+    }
+    // Within a second; one that a busy machine held up is no proof of the contrary.
+    took.sort();
+    assert!(took[3] < Duration::from_secs(1) && took[6] < CANCELLED, "{took:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -215,10 +236,11 @@ async fn a_dead_nodes_runs_are_settled_by_the_other() {
     }
     let mut attached = nodes.on_b.follow(&left[0].0.run, 0).await;
     nodes.a.kill9().await.expect("killed");
-    let death = Instant::now();
+    let death = now();
     for (accepted, seen, mut waiting, queued) in left {
         let log = nodes.on_b.events(&accepted.run, 0).await;
-        assert!(death.elapsed() <= SETTLED, "settled after {:?}", death.elapsed());
+        let after = nodes.on_b.settled_after(&accepted.run, death).await;
+        assert!(after <= SETTLED, "settled after {after:?}");
         assert_eq!((status(&log), &log[..7], log.len()), ("interrupted".to_owned(), &seen[..], 9));
         let next = waiting.rest().await.expect("a whole stream");
         assert_eq!(status(&next), "succeeded", "the queued turn of {}", queued.run);
@@ -252,14 +274,16 @@ async fn a_node_that_slept_past_its_lease_writes_nothing() {
         left.push((accepted, stream));
     }
     nodes.a.signal(Signal::SIGSTOP).expect("stopped");
-    let asleep = Instant::now();
+    let (asleep, since) = (Instant::now(), now());
     let mut before = Vec::new();
     for (accepted, _) in &left {
         assert_eq!(status(&nodes.on_b.events(&accepted.run, 0).await), "interrupted");
-        assert!(asleep.elapsed() <= SETTLED, "settled after {:?}", asleep.elapsed());
+        let after = nodes.on_b.settled_after(&accepted.run, since).await;
+        assert!(after <= SETTLED, "settled after {after:?}");
         before.push(view(&nodes.on_b, &accepted.run, &accepted.conversation).await);
     }
     assert!(asleep.elapsed() > LEASE, "a node that only slept a little keeps its runs");
+    let runs: Vec<String> = left.iter().map(|(accepted, _)| accepted.run.clone()).collect();
     // All that the sandbox says from now on finds a node without the right to write it.
     gate.open();
     nodes.a.signal(Signal::SIGCONT).expect("woken");
@@ -277,6 +301,12 @@ async fn a_node_that_slept_past_its_lease_writes_nothing() {
     }
     let ended = nodes.a.terminate().await.expect("an end");
     assert_eq!(ended.code(), Some(0), "{}", nodes.a.output());
+    // It says so, of each of them.
+    for run in runs {
+        let said = nodes.a.output();
+        let said = said.lines().any(|line| line.contains(&run) && line.contains(LOST));
+        assert!(said, "nothing about {run}: {}", nodes.a.output());
+    }
 }
 
 /// As after a commit whose answer was lost: the run is a node's, which knows nothing of it and is busy with others.

@@ -91,6 +91,32 @@ async fn a_node_without_its_database_loses_its_runs() {
     assert_eq!(there.events(&accepted.run, 0).await, log);
 }
 
+/// The end of a run is committed, and its node does not hear of it: it is not written again, and everybody is told.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_end_whose_answer_is_lost_is_written_once() {
+    let words = Release::default();
+    let Some(house) = House::postgres(in_two_parts(&words)).await else { return };
+    house.sandbox.then(story(Duration::ZERO));
+    let gate = house.gate().await;
+    let server = house.serve_behind(&gate).await;
+    let caller = house.first_caller(&server).await;
+    let (accepted, mut stream) = caller.start(&new_id(), &turn(None, "hello")).await.expect("a turn");
+    let mut seen = stream.until(3).await;
+    // The answer's text is written with the end alone.
+    gate.lose_answer("The end.", "COMMIT\0");
+    words.open();
+    seen.extend(stream.rest().await.expect("a whole stream"));
+    assert_eq!(gate.lost(), 1, "the test shows nothing");
+    let log = caller.events(&accepted.run, 0).await;
+    assert_eq!((&seen, log.len(), log[54].json()), (&log, 55, json!({ "status": "succeeded" })));
+    let run = caller.run(&accepted.run).await;
+    assert_eq!((&run["status"], run["ended_at"].is_string()), (&json!("succeeded"), true), "{run}");
+    let (messages, count) = caller.thread(&accepted.conversation).await;
+    assert_eq!((messages.len(), count, &messages[1]["parts"]), (2, 2, &fold(&log)), "one answer");
+    let next = caller.say(Some(&accepted.conversation), "go on").await;
+    assert_eq!(caller.events(&next.run, 0).await.last().expect("an end").json()["status"], "succeeded");
+}
+
 /// Words without an end, one after the other.
 fn talking() -> Vec<Action> {
     let words =

@@ -1,6 +1,8 @@
 //! Dead at each step of the walk, the first, second and third time it comes there; then started again.
 
+use std::collections::BTreeSet;
 use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,9 +14,10 @@ use tokio::task::JoinSet;
 use crate::client::Caller;
 use crate::house::{House, SETTLED, endless, story};
 use crate::ledger::{Due, Ledger};
+use crate::rounds::DEATHS;
 
 /// Every place that the walk of a turn comes by.
-const WALK: [&str; 12] = [
+pub const WALK: [&str; 12] = [
     "accept.before",
     "accept.after",
     "dispatch.after",
@@ -52,7 +55,7 @@ pub async fn dies(server: &mut ServerProcess, point: &str) {
     assert!(server.output().contains(&format!("failpoint {point}")), "{}", server.output());
 }
 
-async fn dies_in_the_walk(house: &House, point: &str, hit: usize, ledger: &Ledger) -> Instant {
+async fn dies_in_the_walk(house: &House, point: &str, hit: usize, ledger: &Ledger) {
     let mut server = house.try_serve(&format!("{point}={hit}")).await.expect("a server");
     let caller = house.first_caller(&server).await;
     let mut clients = JoinSet::new();
@@ -60,12 +63,10 @@ async fn dies_in_the_walk(house: &House, point: &str, hit: usize, ledger: &Ledge
         clients.spawn(converse(caller.clone(), ledger.clone()));
     }
     dies(&mut server, point).await;
-    let death = Instant::now();
     clients.join_all().await;
-    death
 }
 
-async fn dies_in_the_sweep(house: &House, point: &str, hit: usize, ledger: &Ledger) -> Instant {
+async fn dies_in_the_sweep(house: &House, point: &str, hit: usize, ledger: &Ledger) {
     for _ in 1..CONVERSATIONS {
         house.sandbox.then(endless());
     }
@@ -83,7 +84,6 @@ async fn dies_in_the_sweep(house: &House, point: &str, hit: usize, ledger: &Ledg
         Ok(mut server) => dies(&mut server, point).await,
         Err(error) => assert!(format!("{error:#}").contains(&format!("failpoint {point}")), "{error:#}"),
     }
-    Instant::now()
 }
 
 async fn survive(postgres: bool, point: &'static str, hit: usize) {
@@ -93,16 +93,39 @@ async fn survive(postgres: bool, point: &'static str, hit: usize) {
     let script = if sweep { endless() } else { story(pause) };
     let Some(house) = House::on(postgres, script).await else { return };
     let ledger = Ledger::default();
-    let death = match sweep {
+    match sweep {
         true => dies_in_the_sweep(&house, point, hit, &ledger).await,
         false => dies_in_the_walk(&house, point, hit, &ledger).await,
-    };
+    }
     let server = house.serve().await;
     let caller = house.caller(&server);
-    let due = if postgres { Due::By(death + SETTLED) } else { Due::AtOnce };
+    let due = if postgres { Due::By(Instant::now() + SETTLED) } else { Due::AtOnce };
     ledger.check(&caller, due).await;
     ledger.check_going_on(&caller).await;
     ledger.check(&caller, Due::AtOnce).await;
+}
+
+/// The names in `point!("…")` of these sources.
+fn points_in(folder: &Path, found: &mut BTreeSet<String>) {
+    for entry in std::fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            points_in(&path, found);
+        } else {
+            let text = std::fs::read_to_string(&path).expect("a source");
+            let names = text.split("point!(\"").skip(1).filter_map(|rest| rest.split('"').next());
+            found.extend(names.map(str::to_owned));
+        }
+    }
+}
+
+#[test]
+fn every_place_has_its_story() {
+    let mut found = BTreeSet::new();
+    points_in(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../turn/src"), &mut found);
+    let rounds = DEATHS.map(|(point, ..)| point).into_iter().filter(|point| *point != "kill -9");
+    let told: BTreeSet<String> = WALK.into_iter().chain(SWEEP).chain(rounds).map(str::to_owned).collect();
+    assert_eq!(found, told, "in the sources, and in these stories");
 }
 
 async fn survive_all(postgres: bool) {

@@ -1,33 +1,36 @@
 //! Dead in every phase of a round of tool calls. Afterwards the next turn is one that a strict provider accepts, a call
 //! with an effect is never made twice, and what waits for a person goes on waiting (G16).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use testkit::process::ServerProcess;
 use testkit::sandbox::{Action, ScriptedSandbox};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use crate::client::{Caller, new_id};
 use crate::house::House;
 use crate::points::dies;
 
-/// Where it dies; whether the call waits for a person; how often the effect is there before the death, and at the end.
-const DEATHS: [(&str, bool, usize, usize); 9] = [
-    // While the model is asked, the first time and after the round.
-    ("model.asked=1", false, 0, 0),
-    ("model.asked=2", false, 1, 1),
+/// Where it dies; whether the calls wait for a person; whether the effect of the round's call is there before the
+/// death, and at the end.
+pub const DEATHS: [(&str, bool, usize, usize); 8] = [
+    // While the model is asked, the first time and after rounds.
+    ("model.asked", false, 0, 0),
     // Before anything is stored of the call, after that, after it was made, after its result is stored.
-    ("tools.planned=1", false, 0, 0),
-    ("tools.announced=1", false, 0, 0),
-    ("tools.made=1", false, 1, 1),
-    ("tools.stored=1", false, 1, 1),
+    ("tools.planned", false, 0, 0),
+    ("tools.announced", false, 0, 0),
+    ("tools.made", false, 1, 1),
+    ("tools.stored", false, 1, 1),
     // Before anybody is told that it waits, and while it waits: it can still be approved.
-    ("approvals.kept=1", true, 0, 1),
+    ("approvals.kept", true, 0, 1),
     ("kill -9", true, 0, 1),
     // It may have been made by now.
-    ("approvals.started=1", true, 0, 0),
+    ("approvals.started", true, 0, 0),
 ];
+const AT_ONCE: usize = 8;
 
 fn stream(events: &[Value]) -> Vec<Action> {
     let headers = vec![("content-type", "text/event-stream".to_owned())];
@@ -50,8 +53,9 @@ impl Vendor {
     }
 
     /// A call with some words, for 7 tokens in and 3 out.
-    fn calls(self) -> Vec<Action> {
-        let call = json!({ "index": 0, "id": "call_a", "type": "function",
+    fn calls(self, round: usize) -> Vec<Action> {
+        let id = format!("call_{round}");
+        let call = json!({ "index": 0, "id": id, "type": "function",
             "function": { "name": "note_effect", "arguments": "{}" } });
         match self {
             Self::OpenAi => stream(&[
@@ -64,7 +68,7 @@ impl Vendor {
                 json!({ "type": "content_block_start", "index": 0, "content_block": { "type": "text", "text": "I do it." } }),
                 json!({ "type": "content_block_stop", "index": 0 }),
                 json!({ "type": "content_block_start", "index": 1,
-                    "content_block": { "type": "tool_use", "id": "call_a", "name": "note_effect", "input": {} } }),
+                    "content_block": { "type": "tool_use", "id": id, "name": "note_effect", "input": {} } }),
                 json!({ "type": "content_block_stop", "index": 1 }),
                 json!({ "type": "message_delta", "delta": { "stop_reason": "tool_use" }, "usage": { "output_tokens": 3 } }),
                 json!({ "type": "message_stop" }),
@@ -175,7 +179,8 @@ async fn status(caller: &Caller, run: &str) -> Value {
 async fn waiting(caller: &Caller, run: &str) -> Value {
     loop {
         let listed = caller.get(&format!("/v1/runs/{run}/approvals")).await;
-        if let Some(approval) = listed.body["data"].as_array().and_then(|all| all.first()) {
+        let mut all = listed.body["data"].as_array().into_iter().flatten();
+        if let Some(approval) = all.find(|approval| approval["status"] == "pending") {
             return approval["id"].clone();
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -193,23 +198,27 @@ async fn decide(caller: &Caller, run: &str) {
 async fn survive(
     postgres: bool,
     vendor: Vendor,
-    (failpoint, asks, before, after): (&str, bool, usize, usize),
+    hit: usize,
+    (point, asks, before, after): (&str, bool, usize, usize),
 ) {
     let Some(house) = House::on(postgres, Vec::new()).await else { return };
-    // Where it dies before it has asked, nobody is asked for a call.
-    let never = failpoint == "model.asked=1";
-    let first = if never { vendor.says("Done.") } else { vendor.calls() };
-    let provider = ScriptedSandbox::start(first).await.expect("a provider");
-    provider.then(vendor.says("Done."));
+    let provider = ScriptedSandbox::start(vendor.says("Done.")).await.expect("a provider");
+    // Rounds that it has been through, and the one that it dies in; nobody asks for a call before he is asked.
+    let (through, called) = (hit - 1, hit - usize::from(point == "model.asked"));
+    (1..=called).for_each(|round| provider.play(vendor.calls(round)));
+    let (before, after) = (through + before, through + after);
     let round = Round { house, provider, effects: tempfile::tempdir().expect("a folder") };
-    let point = failpoint.split('=').next().expect("a name");
-    let mut server = round.serve(if point == "kill -9" { "" } else { failpoint }).await;
+    let failpoint = if point == "kill -9" { String::new() } else { format!("{point}={hit}") };
+    let mut server = round.serve(&failpoint).await;
     let caller = round.house.first_caller(&server).await;
     let approval = if asks { json!(["note_effect"]) } else { json!([]) };
     let agent = json!({ "name": "Doer", "tools": ["note_effect"], "approval": approval });
     let agent = caller.post("/v1/agents", &agent).await.body["id"].clone();
     let body = json!({ "message": "Do it", "agent": agent, "model": vendor.model(), "mode": "ask" });
     let turn = caller.start_async(&new_id(), &body).await.expect("an accepted turn");
+    for _ in 0..if asks { through } else { 0 } {
+        decide(&caller, &turn.run).await;
+    }
     match point {
         "kill -9" => {
             waiting(&caller, &turn.run).await;
@@ -236,15 +245,14 @@ async fn survive(
     assert_eq!(round.effects(), after, "{point}");
     // What was used before it died is counted.
     let used = caller.get(&format!("/v1/runs/{}", turn.run)).await.body["usage"].clone();
-    let tokens = if never { 0 } else { 10 };
-    assert_eq!(used["total_tokens"], tokens, "{failpoint}: {used}");
+    assert_eq!(used["total_tokens"], 10 * called, "{failpoint}: {used}");
     // The conversation goes on, and whatever the round left is told in a way that is accepted.
     let next = caller.say(Some(&turn.conversation), "And now?").await;
     caller.events(&next.run, 0).await;
     assert_eq!(status(&caller, &next.run).await, "succeeded", "{point}");
     assert_eq!(round.effects(), after, "{point}: nothing is made again");
     let requests = round.provider.requests();
-    assert!(requests.len() >= if never { 1 } else { 2 }, "{point}");
+    assert!(requests.len() > called, "{point}");
     requests.iter().for_each(|request| assert_accepted(vendor, &request.body));
     let last = requests.last().map(|request| request.body.to_string()).unwrap_or_default();
     let unknown = last.contains("it is not known whether it took effect");
@@ -256,13 +264,18 @@ async fn survive(
 }
 
 async fn survive_all(postgres: bool) {
-    let mut stories = JoinSet::new();
-    for (vendor, death) in
-        [Vendor::OpenAi, Vendor::Anthropic].into_iter().flat_map(|one| DEATHS.map(|death| (one, death)))
-    {
+    let (turns, mut stories) = (Arc::new(Semaphore::new(AT_ONCE)), JoinSet::new());
+    // The first time with either of them; what comes after it is told to both in the same way.
+    let all = [(Vendor::OpenAi, 1), (Vendor::Anthropic, 1), (Vendor::OpenAi, 2), (Vendor::OpenAi, 3)];
+    for ((vendor, hit), death) in all.into_iter().flat_map(|one| DEATHS.map(|death| (one, death))) {
+        if death.0 == "kill -9" && hit > 1 {
+            continue;
+        }
+        let turns = Arc::clone(&turns);
         stories.spawn(async move {
-            let told = tokio::spawn(survive(postgres, vendor, death)).await;
-            told.err().map(|error| format!("{vendor:?} {}: {error}", death.0))
+            let _turn = turns.acquire().await;
+            let told = tokio::spawn(survive(postgres, vendor, hit, death)).await;
+            told.err().map(|error| format!("{vendor:?} {}={hit}: {error}", death.0))
         });
     }
     let failed: Vec<String> = stories.join_all().await.into_iter().flatten().collect();

@@ -1,6 +1,6 @@
 //! How a run ends, as its user sees it: every terminal rule, and what is kept of the answer.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use testkit::sandbox::Action;
@@ -259,7 +259,10 @@ async fn a_run_that_takes_too_long(backend: Backend) -> Option<()> {
     // It speaks all the time, and still ends.
     let chatter = format!("{}\n", delta("."));
     world.play(vec![open(), Action::Trickle(chatter.repeat(1000).into_bytes(), Duration::from_millis(2))]);
+    let begun = Instant::now();
     let told = world.tell(&json!({ "message": "hi" })).await;
+    // 5 seconds after its time (G4), and as much again and again for a machine that has others to serve.
+    assert!(begun.elapsed() < Duration::from_secs(1 + 15), "settled after {:?}", begun.elapsed());
     let error = &told.terminal().data;
     assert_eq!((error["code"].as_str(), told.status()), (Some("run_timeout"), "failed"), "{error}");
     let parts = world.last_parts(&told.conversation()).await;

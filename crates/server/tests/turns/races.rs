@@ -1,7 +1,5 @@
 //! Many clients at one conversation: one run, and everybody else is told which.
 
-use std::time::{Duration, Instant};
-
 use futures_util::future::join_all;
 use serde_json::json;
 use testkit::sandbox::Release;
@@ -14,21 +12,18 @@ use crate::world::{CONVERSATIONS, World, stories};
 stories!(single_flight);
 
 const CLIENTS: usize = 64;
-const ROUNDS: usize = 200;
-/// On a machine that is slower than this, as many rounds as fit.
-const TIME: Duration = Duration::from_secs(20);
-const FEWEST_ROUNDS: usize = 5;
 
 async fn single_flight(backend: Backend) -> Option<()> {
     let world = World::start(backend).await?;
     let conversation = world.tell(&json!({ "message": "first" })).await.conversation();
-    let (begun, mut rounds) = (Instant::now(), 0);
-    while rounds < ROUNDS && (rounds < FEWEST_ROUNDS || begun.elapsed() < TIME) {
+    // Fewer on PostgreSQL, where a round takes longer, and which two nodes race over as well (in the suite of crashes).
+    let rounds = if backend == Backend::Sqlite { 200 } else { 50 };
+    for round in 0..rounds {
         let gate = Release::default();
         world.play(wait_after(vec![], &gate, "Done."));
         let clients = (0..CLIENTS).map(|n| {
             let body =
-                json!({ "conversation": conversation, "message": format!("round {rounds} client {n}") });
+                json!({ "conversation": conversation, "message": format!("round {round} client {n}") });
             let turn = world.turn(&body);
             async move { turn.send().await.unwrap() }
         });
@@ -44,12 +39,11 @@ async fn single_flight(backend: Backend) -> Option<()> {
                 status => panic!("status {status}: {}", response.text().await.unwrap()),
             }
         }
-        assert_eq!((winners.len(), named.len()), (1, CLIENTS - 1), "round {rounds}");
+        assert_eq!((winners.len(), named.len()), (1, CLIENTS - 1), "round {round}");
         let winner = winners.remove(0);
-        assert!(named.iter().all(|run| *run == winner.run()), "round {rounds}");
+        assert!(named.iter().all(|run| *run == winner.run()), "round {round}");
         gate.open();
         assert_eq!(winner.rest().await.status(), "succeeded");
-        rounds += 1;
     }
     let thread = world.conversation(&conversation).await;
     assert_eq!(thread["message_count"], 2 * (rounds + 1), "two messages a round, and no more");

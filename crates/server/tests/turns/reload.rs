@@ -1,13 +1,19 @@
 //! Live equals reload: what the stream's events fold to, what the terminal event says, what is stored and what a
 //! reload shows are the same bytes, for any script; and the replay after the log's time folds to the same.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use domain::message::Window;
+use domain::secret::Secret;
 use domain::time::{Clock as _, SystemClock};
 use serde::Deserialize;
-use serde_json::json;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 use store::ThreadRead;
-use testkit::sandbox::Action;
+use testkit::agent::Agent;
+use testkit::form::Form;
+use testkit::sandbox::{Action, Called, ScriptedSandbox};
 use testkit::server::Backend;
 
 use crate::random::Random;
@@ -17,6 +23,7 @@ use crate::world::{CONVERSATIONS, World, ask, refused, stories};
 
 stories!(
     live_equals_reload,
+    live_equals_reload_of_what_a_model_does,
     other_wires_resume_after_the_logs_time,
     the_replay_after_the_logs_time,
     a_replay_on_a_side_branch,
@@ -95,7 +102,11 @@ fn step(random: &mut Random, text: &str) -> String {
 fn script(random: &mut Random) -> Vec<Action> {
     let mut script = vec![open()];
     let lines = [0, 3, 20, 200][random.below(4)];
-    for _ in 0..lines {
+    let file = (random.below(3) == 0).then(|| random.below(lines + 1));
+    for at in 0..lines {
+        if file == Some(at) {
+            script.push(Action::Call(Arc::new(send_back)));
+        }
         script.push(Action::Bytes(format!("{}\n", line(random)).into_bytes()));
     }
     let text = *random.one_of(&TEXTS);
@@ -106,6 +117,57 @@ fn script(random: &mut Random) -> Vec<Action> {
         _ => script.push(Action::Line(result(text))),
     }
     script
+}
+
+/// Two files come back.
+fn send_back(envelope: Value) -> Called {
+    Box::pin(async move {
+        let form = Form::of("made ü.txt", b"made").file("more.bin", &[0, 159, 146, 150]);
+        let sent = Agent::new(envelope).send_back(&form).await.unwrap();
+        assert_eq!(sent.status, 200, "{}", sent.text);
+        Vec::new()
+    })
+}
+
+/// What a model says when it is asked: thoughts and words in any order, and calls, or else an end.
+fn says(random: &mut Random, calls: Option<u64>) -> Vec<Action> {
+    let mut events = Vec::new();
+    let mut choose = |delta: Value, reason: Option<&str>| {
+        let event = json!({ "choices": [{ "index": 0, "delta": delta, "finish_reason": reason }] });
+        events.push(format!("data: {event}\n\n"));
+    };
+    for _ in 0..random.below(6) {
+        let name = *random.one_of(&["content", "content", "reasoning_content"]);
+        choose(json!({ name: random.one_of(&TEXTS) }), None);
+    }
+    match calls {
+        None => choose(json!({ "content": "That is all." }), Some("stop")),
+        Some(round) => {
+            for index in 0..1 + random.below(3) {
+                let name =
+                    random.one_of(&["search_pages", "search_pages", "list_files", "read_file", "no_tool"]);
+                let arguments = random.one_of(&["{\"query\":\"refund\"}", "{}", "{\"query\": 7}", "no JSON"]);
+                let function = json!({ "name": name, "arguments": arguments });
+                let id = format!("call_{round}_{index}");
+                choose(
+                    json!({ "tool_calls": [{ "index": index, "id": id, "type": "function", "function": function }] }),
+                    None,
+                );
+            }
+            choose(json!({}), Some("tool_calls"));
+        }
+    }
+    let headers = vec![("content-type", "text/event-stream".to_owned())];
+    vec![Action::Headers("200 OK", headers), Action::Bytes(events.concat().into_bytes())]
+}
+
+/// Where this run's seeds begin; shown where one of them fails.
+fn fresh_seed() -> u64 {
+    let mut bytes = [0; 4];
+    getrandom::fill(&mut bytes).unwrap();
+    let seed = u64::from(u32::from_le_bytes(bytes));
+    eprintln!("the seeds are those from {seed} on");
+    seed
 }
 
 #[derive(Deserialize)]
@@ -145,19 +207,56 @@ async fn stored(world: &World, conversation: &str) -> String {
 
 async fn live_equals_reload(backend: Backend) -> Option<()> {
     let world = World::start(backend).await?;
-    let mut seen = [0; 2];
-    for seed in 1..=SCRIPTS {
+    let (first, mut seen, mut kinds) = (fresh_seed(), [0; 2], BTreeSet::new());
+    for seed in first..first + SCRIPTS {
         world.play(script(&mut Random::new(seed)));
         let told = world.tell(&json!({ "message": format!("seed {seed}") })).await;
-        let conversation = told.conversation();
-        let folded = told.folded();
-        assert_eq!(told.assistant_content(), folded, "seed {seed}: the terminal event");
-        assert_eq!(stored(&world, &conversation).await, folded, "seed {seed}: the store");
-        assert_eq!(reloaded(&world, &conversation).await, folded, "seed {seed}: a reload");
-        assert_eq!(world.log(&told.run()).await.bytes, told.bytes, "seed {seed}: the log");
+        let folded = check(&world, &told, seed).await;
+        kinds.extend(told.names().into_iter().map(str::to_owned));
         seen[usize::from(folded.len() > 500)] += 1;
     }
-    assert!(seen.iter().all(|count| *count > 5), "small and large ones: {seen:?}");
+    assert!(seen.iter().all(|count| *count > 2), "small and large ones: {seen:?}");
+    assert!(["delta", "step", "file"].iter().all(|kind| kinds.contains(*kind)), "{kinds:?}");
+    Some(())
+}
+
+/// All that is shown of an answer is the fold of what was streamed, which it answers.
+async fn check(world: &World, told: &Told, seed: u64) -> String {
+    let (conversation, folded) = (told.conversation(), told.folded());
+    assert_eq!(told.assistant_content(), folded, "seed {seed}: the terminal event");
+    assert_eq!(stored(world, &conversation).await, folded, "seed {seed}: the store");
+    assert_eq!(reloaded(world, &conversation).await, folded, "seed {seed}: a reload");
+    assert_eq!(world.log(&told.run()).await.bytes, told.bytes, "seed {seed}: the log");
+    folded
+}
+
+/// Thoughts, calls, their results and sources.
+async fn live_equals_reload_of_what_a_model_does(backend: Backend) -> Option<()> {
+    let provider = ScriptedSandbox::start(says(&mut Random::new(1), None)).await.unwrap();
+    let world = World::start_with(backend, |config| {
+        config.openai.api_key = Some(Secret::new("sk-none"));
+        config.openai.base_url = Some(format!("{}/v1", provider.url()));
+    })
+    .await?;
+    let page = json!({ "title": "Refund policy", "body": "Within **30 days** of a purchase.", "url": "https://a.example/r" });
+    let made = world.send(reqwest::Method::POST, "/v1/pages", Some(&page)).await;
+    assert_eq!(made.status, 201, "{}", made.text);
+    let (first, mut kinds) = (fresh_seed(), BTreeSet::new());
+    for seed in first..first + SCRIPTS / 2 {
+        let mut random = Random::new(seed);
+        for round in 0..random.below(4) as u64 {
+            provider.play(says(&mut random, Some(round)));
+        }
+        provider.play(says(&mut random, None));
+        let body = json!({ "message": format!("seed {seed}"), "mode": "ask", "model": "openai/m-1" });
+        let told = world.tell(&body).await;
+        assert_eq!(told.status(), "succeeded", "seed {seed}: {:?}", told.terminal());
+        check(&world, &told, seed).await;
+        kinds.extend(told.names().into_iter().map(str::to_owned));
+    }
+    for kind in ["delta", "reasoning", "tool_calls", "tool_result", "sources"] {
+        assert!(kinds.contains(kind), "no {kind}: {kinds:?}");
+    }
     Some(())
 }
 
@@ -170,9 +269,9 @@ async fn expire(world: &World) {
 
 async fn the_replay_after_the_logs_time(backend: Backend) -> Option<()> {
     let world = World::start(backend).await?;
-    let mut all = Vec::new();
-    for seed in 1..=25 {
-        world.play(script(&mut Random::new(1000 + seed)));
+    let (first, mut all) = (fresh_seed(), Vec::new());
+    for seed in first..first + 25 {
+        world.play(script(&mut Random::new(seed)));
         all.push(world.tell(&json!({ "message": format!("seed {seed}") })).await);
     }
     world.play(lines(vec![delta("half")]));
