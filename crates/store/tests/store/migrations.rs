@@ -214,7 +214,7 @@ fn logs_of_version_15() -> [Vec<String>; 3] {
     let line = |n: usize| match n % 7 {
         0 => format!(r#"{{"n":{n},"seq":null,"ts":1,"kind":"log","data":{{"message":"\\u0000, {n}"}}}}"#),
         _ => {
-            let text = "ä, \\n".repeat(if n % 100 == 0 { 9_000 } else { 90 });
+            let text = "ä, \\n".repeat(if n.is_multiple_of(100) { 9_000 } else { 90 });
             format!(r#"{{"n":{n},"seq":{},"ts":1,"kind":"delta","data":{{ "text": "{text}" }}}}"#, n - n / 7)
         }
     };

@@ -112,9 +112,10 @@ async fn heartbeats_and_appends_do_not_wait_for_each_other_for_ever() {
     for _ in 0..80 {
         all.push(store.started(&ann, turn(None, "one")).await.1);
     }
-    // Neither the order of the rows nor that of the ids.
-    all.sort_by_key(|held| std::cmp::Reverse(held.lease.run));
-    all.rotate_left(17);
+    // Those with the newest ids have the oldest leases, as after a wait in the queue.
+    let turned = "UPDATE runs SET lease_until = now() + interval '1 hour' - make_interval(secs => place) \
+                  FROM (SELECT id AS run, row_number() OVER (ORDER BY id) AS place FROM runs) AS p WHERE id = run";
+    store.behind("", turned).await;
     let done = std::sync::atomic::AtomicBool::new(false);
     let beats = async {
         while !done.load(std::sync::atomic::Ordering::Relaxed) {

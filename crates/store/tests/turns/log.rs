@@ -169,7 +169,7 @@ async fn a_long_log_that_has_expired_is_read_in_pages(store: TestStore) {
             );
             assert!(largest.is_none_or(|largest| largest <= CHUNK || largest < 401_000), "{largest:?}");
             assert!(size < CHUNK + largest.unwrap_or(0), "a page of {size} bytes");
-            let new = numbers(&page, "n").into_iter().filter(|number| *number > at).next_back();
+            let new = numbers(&page, "n").into_iter().rfind(|number| *number > at);
             let Some(last) = new else { break };
             let lines = page.entries.iter().flat_map(|entries| entries.lines()).map(str::to_owned);
             read.extend(lines.zip(numbers(&page, "n")).filter(|(_, n)| *n > at).map(|(line, _)| line));
