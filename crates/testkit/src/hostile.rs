@@ -45,7 +45,10 @@ pub struct Case {
     pub counts: (u64, u64, u64),
 }
 
-fn cases(all: Vec<(&'static str, Vec<Action>, Want, (u64, u64, u64))>) -> Vec<Case> {
+/// A case as the tables below have it.
+type Row = (&'static str, Vec<Action>, Want, (u64, u64, u64));
+
+fn cases(all: Vec<Row>) -> Vec<Case> {
     let case = |(name, script, want, counts)| Case { name, script, want, counts };
     all.into_iter().map(case).collect()
 }
@@ -130,7 +133,7 @@ pub fn silence() -> Vec<Case> {
     ])
 }
 
-/// Slow, and alive: the whole takes longer than `SHORT`, no byte does.
+/// Slow, and alive: the whole takes some seconds, no byte does.
 #[must_use]
 pub fn trickles() -> Vec<Case> {
     let slow = vec![ok(), Trickle(format!("{LOG}\n{RESULT}\n").into_bytes(), Duration::from_millis(40))];

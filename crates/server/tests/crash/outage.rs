@@ -113,6 +113,8 @@ async fn an_end_whose_answer_is_lost_is_written_once() {
     assert_eq!((&run["status"], run["ended_at"].is_string()), (&json!("succeeded"), true), "{run}");
     let (messages, count) = caller.thread(&accepted.conversation).await;
     assert_eq!((messages.len(), count, &messages[1]["parts"]), (2, 2, &fold(&log)), "one answer");
+    // It knows the end that it finds for its own.
+    assert!(!server.output().contains("no longer writes"), "{}", server.output());
     let next = caller.say(Some(&accepted.conversation), "go on").await;
     assert_eq!(caller.events(&next.run, 0).await.last().expect("an end").json()["status"], "succeeded");
 }
