@@ -125,7 +125,7 @@ pub struct Ask {
     /// As its provider names it.
     pub model: String,
     pub prompt: Prompt,
-    /// Empty, or with the choice of none: it must answer without.
+    /// Empty: it must answer without.
     pub tools: Arc<[ToolSpec]>,
     pub max_tokens: Option<u64>,
     pub manner: Manner,
@@ -160,16 +160,9 @@ pub enum Choice {
     Auto,
     Any,
     Tool(String),
-    /// It is told of them, and calls none.
-    None,
 }
 
 impl Ask {
-    /// The tools that it may call.
-    pub fn offered(&self) -> &[ToolSpec] {
-        if self.manner.choice == Some(Choice::None) { &[] } else { &self.tools }
-    }
-
     /// The client's own request, for a provider that speaks its dialect.
     pub fn verbatim_in(&self, dialect: Dialect) -> Option<&Verbatim> {
         self.verbatim.as_ref().filter(|verbatim| verbatim.dialect == dialect)

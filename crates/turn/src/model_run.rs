@@ -18,7 +18,7 @@ use domain::entry::{Dispatch as Sent, Trace};
 use domain::event::{RunEvent, Text};
 use domain::file::Bag;
 use domain::kept::Kept;
-use domain::model::{Ask, Choice, Finish, Gathered, Manner, ModelEvent, ModelFault, Prompt, ToolSpec};
+use domain::model::{Ask, Finish, Gathered, Manner, ModelEvent, ModelFault, Prompt, ToolSpec};
 use domain::run::{Usage, UsageDetails};
 use domain::tool::{Next, next};
 use futures_util::StreamExt as _;
@@ -197,38 +197,18 @@ impl Turns {
     }
 }
 
-/// How a model hears of its tools.
-#[derive(Debug, Clone, Copy)]
-enum Tools {
-    Offered,
-    /// Without a call: a prompt begins with them, and the provider's cache of it is good for as long as it begins the same.
-    Told,
-    Untold,
-}
-
-impl Tools {
-    fn of(round: u32, rounds: u32) -> Self {
-        match round.saturating_sub(rounds) {
-            0 => Self::Offered,
-            1 => Self::Told,
-            _ => Self::Untold,
-        }
-    }
-}
-
 impl ModelRun<'_> {
     async fn converse(&mut self, goes_on: bool) -> Result<Ending, Halt> {
         let rounds = u32::try_from(self.turns.inner.limits.max_tool_rounds).unwrap_or(u32::MAX);
         let rounds = self.agent.max_rounds.map_or(rounds, |own| own.min(rounds));
         let first = if goes_on { self.go_on().await? + 1 } else { 1 };
         for round in first.. {
-            let last = round > rounds;
-            let mut answer = self.ask(round, Tools::of(round, rounds)).await?;
+            let offered = if round <= rounds { Arc::clone(&self.specs) } else { Arc::default() };
+            let mut answer = self.ask(round, Arc::clone(&offered)).await?;
             let blocks = std::mem::take(&mut answer.blocks);
-            let offered: &[ToolSpec] = if last { &[] } else { &self.specs };
-            match next(answer, offered, round) {
+            match next(answer, &offered, round) {
                 Next::Answer(_) => return Ok(self.answer()),
-                Next::GoOn(_) if !last => self.kept.pause(blocks),
+                Next::GoOn(_) if round <= rounds => self.kept.pause(blocks),
                 Next::GoOn(_) => {
                     self.short = Some(CUT);
                     return Ok(self.answer());
@@ -238,8 +218,6 @@ impl ModelRun<'_> {
                     self.make_calls(round, planned).await?;
                 }
                 Next::Failed(fault) => return Err(fault.into()),
-                // Not every server knows the word for it: once more, without any.
-                Next::Exhausted if round == rounds.saturating_add(1) && !self.specs.is_empty() => {}
                 Next::Exhausted => break,
             }
         }
@@ -254,18 +232,10 @@ impl ModelRun<'_> {
     }
 
     /// One call of the model, its words streamed into the log.
-    async fn ask(&mut self, round: u32, tools: Tools) -> Result<Gathered, Halt> {
+    async fn ask(&mut self, round: u32, tools: Arc<[ToolSpec]>) -> Result<Gathered, Halt> {
         let mut prompt = self.say(round).await?;
         point!("model.asked");
-        let (model, mut manner, max_tokens) = (self.model.name.clone(), self.manner.clone(), self.max_tokens);
-        let tools = match tools {
-            Tools::Offered => Arc::clone(&self.specs),
-            Tools::Told => {
-                manner.choice = Some(Choice::None);
-                Arc::clone(&self.specs)
-            }
-            Tools::Untold => Arc::default(),
-        };
+        let (model, manner, max_tokens) = (self.model.name.clone(), self.manner.clone(), self.max_tokens);
         let kept = self.kept.within(&mut prompt);
         let ask = Ask { model, prompt, tools, max_tokens, manner, kept, verbatim: None };
         let mut stream = self.model.model.stream(ask);

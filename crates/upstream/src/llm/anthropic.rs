@@ -196,9 +196,8 @@ fn put_manner(manner: &Manner, tools: bool, version: &str, body: &mut Value) {
         Choice::Auto => json!({ "type": "auto" }),
         Choice::Any => json!({ "type": "any" }),
         Choice::Tool(name) => json!({ "type": "tool", "name": name }),
-        Choice::None => json!({ "type": "none" }),
     };
-    if let Some(parallel) = manner.parallel.filter(|_| manner.choice != Some(Choice::None)) {
+    if let Some(parallel) = manner.parallel {
         choice["disable_parallel_tool_use"] = json!(!parallel);
     }
     body["tool_choice"] = choice;

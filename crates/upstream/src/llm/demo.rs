@@ -133,7 +133,7 @@ fn order(asked: &str) -> Option<Order<'_>> {
 /// what was found as answers of `SEARCHES`.
 pub fn searches(ask: &Ask) -> Option<String> {
     let (asked, answers) = newest(ask);
-    let offered = ask.offered().iter().any(|tool| SEARCHES.contains(&tool.name.as_str()));
+    let offered = ask.tools.iter().any(|tool| SEARCHES.contains(&tool.name.as_str()));
     match order(&asked) {
         Some(Order::Search(words)) if answers.is_empty() && !offered => Some(words.to_owned()),
         _ => None,
@@ -217,7 +217,7 @@ fn plan(goal: &str) -> String {
 /// Calls to those of the wanted tools that are offered, each under the first of its names that is.
 fn call(ask: &Ask, what: &str, wanted: &[(&[&str], Value)]) -> Vec<ModelEvent> {
     let found = wanted.iter().filter_map(|(names, args)| {
-        let spec = names.iter().find_map(|name| ask.offered().iter().find(|spec| spec.name == *name))?;
+        let spec = names.iter().find_map(|name| ask.tools.iter().find(|spec| spec.name == *name))?;
         Some((spec, args))
     });
     let events: Vec<ModelEvent> = (0..)

@@ -118,7 +118,6 @@ fn put_manner(manner: &Manner, tools: bool, body: &mut Value) {
         Choice::Auto => json!("auto"),
         Choice::Any => json!("required"),
         Choice::Tool(name) => json!({ "type": "function", "function": { "name": name } }),
-        Choice::None => json!("none"),
     });
     for (name, value) in [
         ("temperature", manner.temperature.clone().map(Value::Number)),

@@ -120,11 +120,7 @@ fn requests_are_as_they_were() {
         ("plain", plain()),
         ("files", files(&[PartKind::Text, PartKind::Image, PartKind::Pdf])),
         ("texts", files(&[PartKind::Text, PartKind::Text])),
-        (
-            "last_round",
-            Ask { manner: Manner { choice: Some(Choice::None), ..Manner::default() }, ..everything() },
-        ),
-        ("no_tools", Ask { tools: Arc::default(), ..everything() }),
+        ("last_round", Ask { tools: Arc::default(), ..everything() }),
         ("manner", mannered()),
     ] {
         held(&format!("{name}.openai.json"), &openai::request(&ask));
