@@ -1,7 +1,7 @@
 //! Sandboxes that send without end: the run ends as it should, and memory does not grow with what they send.
 //! Alone in its process, as it measures it.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod common;
 

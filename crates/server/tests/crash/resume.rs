@@ -90,7 +90,8 @@ async fn cut_anywhere_and_resumed_on_the_other_node() {
     let accepted = nodes.on_a.start_async(&new_id(), &turn(None, "hello")).await.expect("a turn");
     let (run, both) = (accepted.run.as_str(), [&nodes.on_a, &nodes.on_b]);
     let [a, b] = both;
-    let read = |n: usize| in_parts(if n % 2 == 0 { [a, b] } else { [b, a] }, (run, "envelope"), 20_000);
+    let read =
+        |n: usize| in_parts(if n.is_multiple_of(2) { [a, b] } else { [b, a] }, (run, "envelope"), 20_000);
     let wires = ["openai", "ui-message"].map(|wire| in_parts([b, a], (run, wire), 40_000));
     let (parts, others) = tokio::join!(join_all((0..READERS).map(read)), join_all(wires));
 
