@@ -35,7 +35,8 @@ pub struct Telling {
     /// What comes before the first event.
     pub opening: Vec<u8>,
     /// A conversation that was not to be kept: it goes when the reader does.
-    pub _forget: Option<Forget>,
+    #[expect(dead_code, reason = "its drop is what it is for")]
+    pub forget: Option<Forget>,
     /// The response ends where the run waits for a person: such a client asks its own user, and comes back.
     pub pauses: bool,
     /// There is nothing after the opening.
@@ -44,7 +45,7 @@ pub struct Telling {
 
 impl Telling {
     pub fn plain(renderer: Renderer) -> Self {
-        Self { renderer, opening: Vec::new(), _forget: None, pauses: false, over: false }
+        Self { renderer, opening: Vec::new(), forget: None, pauses: false, over: false }
     }
 }
 
@@ -56,7 +57,6 @@ struct Reader {
     /// An execution's lines go on as they came.
     raw: bool,
     caller: Caller,
-    named: Named,
     checked: Instant,
     /// Rights have changed in the workspace.
     rights: watch::Receiver<()>,
@@ -132,9 +132,14 @@ impl Reader {
         None
     }
 
+    /// The run's own workspace, whichever others the caller comes to be in.
+    fn named(&self) -> Named {
+        Named(Some(self.workspace))
+    }
+
     /// The credential may have been taken back, the membership, or the conversation from the caller's sight.
     async fn recheck(&self) -> Result<(), Problem> {
-        let scope = self.caller.recheck(self.named).await?;
+        let scope = self.caller.recheck(self.named()).await?;
         self.caller.app().store.get_run(&scope, self.run).await?;
         Ok(())
     }
@@ -179,7 +184,7 @@ impl Reader {
         if self.telling.renderer.wire() != Wire::Responses {
             return;
         }
-        let Ok(scope) = self.caller.scope(self.named).await else { return };
+        let Ok(scope) = self.caller.scope(self.named()).await else { return };
         if let Ok(run) = self.caller.app().store.get_run(&scope, self.run).await {
             self.telling.renderer.know(run.usage);
         }
@@ -191,7 +196,7 @@ impl Reader {
         if waiting.is_empty() {
             return false;
         }
-        let Ok(scope) = self.caller.scope(self.named).await else { return false };
+        let Ok(scope) = self.caller.scope(self.named()).await else { return false };
         let known = self.caller.app().store.list_approvals(scope.workspace, self.run).await;
         known.is_ok_and(|known| all_undecided(&known, waiting))
     }
@@ -208,11 +213,10 @@ pub fn respond(mut follower: Follower, wire: Wire, caller: Caller, run: &Run) ->
 pub fn respond_as(follower: Follower, telling: Telling, caller: Caller, run: &Run) -> Response {
     let wire = telling.renderer.wire();
     let raw = wire == Wire::Ndjson && run.execution.is_some();
-    // Whichever others the caller comes to be in.
-    let (checked, named) = (Instant::now(), Named(Some(run.workspace)));
+    let checked = Instant::now();
     let rights = caller.app().turns.rights(run.workspace);
     let (run_id, workspace) = (run.id, run.workspace);
-    let reader = Reader { follower, telling, run: run_id, workspace, raw, caller, named, checked, rights };
+    let reader = Reader { follower, telling, run: run_id, workspace, raw, caller, checked, rights };
     let bytes = stream::unfold(reader, |mut reader| async move {
         let next = reader.next().await?;
         Some((Ok::<_, Infallible>(next), reader))

@@ -90,8 +90,7 @@ pub async fn create(
         let unkept = run.conversation.filter(|_| !store);
         let forget = unkept.map(|conversation| Forget::new(&caller, named, conversation));
         if stream {
-            let telling =
-                Telling { _forget: forget, pauses: true, ..Telling::plain(Renderer::responses(voice, -1)) };
+            let telling = Telling { forget, pauses: true, ..Telling::plain(Renderer::responses(voice, -1)) };
             return Ok(respond_as(follower, telling, caller, &run));
         }
         let whole =
