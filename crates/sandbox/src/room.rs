@@ -142,10 +142,10 @@ impl Room {
         Ok((answer, payload))
     }
 
-    /// Ends the room and waits until it is gone.
+    /// Ends the room and waits until it is gone. Who gives up waiting does not keep it from going.
     pub async fn close(mut self) {
         if let Some(open) = self.open.take() {
-            open.end().await;
+            let _ = self.tasks.spawn(open.end()).await;
         }
     }
 }

@@ -231,6 +231,8 @@ async fn begun_past_the_server(backend: Backend) -> Option<()> {
     known.until("delta").await;
     let (node, known_run) = (node_of(&world, &known.run()), known.run());
     drop(known);
+    // A reader that came before that would keep it alive.
+    world.sandbox.disconnected(0).await.unwrap();
     world.settled(&known_run).await;
     let (limits, id) = (domain::limits::Limits::default(), uuid::Uuid::new_v4);
     let turn = serde_json::from_value(
