@@ -72,9 +72,10 @@ pub async fn show(
     let (days, paging) = asked(query.as_deref().unwrap_or(""))?;
     let scope = caller.scope(named).await?;
     let (now, limits) = (app.clock.now(), app.limits.tokens());
+    // First: what it counts is among the days then.
+    let used = app.store.get_tokens_used(&scope, now).await?;
     let rows = app.store.list_usage(&scope, &days_before(now, days - 1)).await?;
     let List { data, next } = paging.cut(rows, |row| row.day.clone(), shape)?;
-    let used = app.store.get_tokens_used(&scope, now).await?;
     let resets_at = rfc3339(day_ends(now));
     let of = |used, limit: u64| UsedView {
         used,
