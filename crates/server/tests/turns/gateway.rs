@@ -246,6 +246,16 @@ async fn failures_are_told_as_clients_expect_them(backend: Backend) -> Option<()
     Some(())
 }
 
+/// What the first run's sandbox has: a client, the envelope, and how it asks models.
+async fn sandbox_of(world: &World) -> (reqwest::Client, Value, Value) {
+    let envelope = world.sandbox.request(0).await.unwrap().body;
+    let url = format!("{}/config", envelope["agent_url"].as_str().unwrap());
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    let config = client.get(url).bearer_auth(envelope["config_token"].as_str().unwrap());
+    let model = ask(config).await.body["model"].clone();
+    (client, envelope, model)
+}
+
 async fn a_run_has_a_token_of_its_own_and_what_it_uses_is_counted(backend: Backend) -> Option<()> {
     let (world, _provider) = world_with(backend, stream(OPENAI)).await?;
     let gate = Release::default();
@@ -253,11 +263,7 @@ async fn a_run_has_a_token_of_its_own_and_what_it_uses_is_counted(backend: Backe
     let mut running = world.begin(&json!({ "message": "Go" })).await;
     let (run, conversation) = (running.run(), running.conversation());
     running.next().await.unwrap();
-    let envelope = world.sandbox.request(0).await.unwrap().body;
-    let url = format!("{}/config", envelope["agent_url"].as_str().unwrap());
-    let client = reqwest::Client::builder().no_proxy().build().unwrap();
-    let config = client.get(url).bearer_auth(envelope["config_token"].as_str().unwrap());
-    let model = ask(config).await.body["model"].clone();
+    let (client, envelope, model) = sandbox_of(&world).await;
     let token = model["api_key"].as_str().unwrap();
     let base = model["base_url"].as_str().unwrap();
     let body =
@@ -312,7 +318,7 @@ async fn a_client_that_leaves_lets_the_provider_go(backend: Backend) -> Option<(
     Some(())
 }
 
-/// Also where its sandbox goes on reading, and on whichever path it asked.
+/// Also where its sandbox goes on reading.
 async fn a_run_that_is_cancelled_lets_the_provider_go(backend: Backend) -> Option<()> {
     let begun = &OPENAI[..OPENAI.find("\n\n").unwrap() + 2];
     let mut script = stream(begun);
@@ -321,11 +327,7 @@ async fn a_run_that_is_cancelled_lets_the_provider_go(backend: Backend) -> Optio
     world.play(wait_after(vec![], &Release::default(), "Never."));
     let mut running = world.begin(&json!({ "message": "Go", "on_disconnect": "continue" })).await;
     running.next().await.unwrap();
-    let envelope = world.sandbox.request(0).await.unwrap().body;
-    let url = format!("{}/config", envelope["agent_url"].as_str().unwrap());
-    let client = reqwest::Client::builder().no_proxy().build().unwrap();
-    let config = client.get(url).bearer_auth(envelope["config_token"].as_str().unwrap());
-    let model = ask(config).await.body["model"].clone();
+    let (client, _, model) = sandbox_of(&world).await;
     let (base, token) = (model["base_url"].as_str().unwrap(), model["api_key"].as_str().unwrap());
     let body =
         json!({ "model": "openai/m", "stream": true, "messages": [{ "role": "user", "content": "Hi" }] });
