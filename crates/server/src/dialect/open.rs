@@ -41,6 +41,14 @@ pub enum Opened {
     Decided(Run),
 }
 
+impl Opened {
+    pub fn run(&self) -> &Run {
+        match self {
+            Self::Started(run) | Self::Found(run) | Self::Decided(run) => run,
+        }
+    }
+}
+
 /// The id of the conversation that a client calls so.
 pub fn conversation_id(scope: &Scope, name: &str) -> Uuid {
     named_id(scope.workspace, name)

@@ -9,9 +9,10 @@ use domain::run::Run;
 use domain::scope::Scope;
 use domain::wire::{Renderer, Responses};
 use serde_json::{Value, json};
-use store::turns::Asking;
+use store::turns::{Asking, Idempotency};
 use store::{StoreError, ThreadRead};
 use turn::{Follower, Seen};
+use upstream::trace;
 use uuid::Uuid;
 
 use super::runs::after as last_event;
@@ -19,7 +20,7 @@ use super::turns::idempotency;
 use crate::dialect::open::{Opened, busy_is_locked, open};
 use crate::dialect::responses::{Create, base, is_first, own_id, read, response_id};
 use crate::dialect::told::items_alone;
-use crate::dialect::{log, member, openai_list};
+use crate::dialect::{Asked, log, member, openai_list};
 use crate::extract::body::{Body, check_json, parse};
 use crate::extract::paging::pairs;
 use crate::extract::{Caller, Named, Path};
@@ -75,9 +76,10 @@ pub async fn create(
         }
         let place = app.turns.open_stream(&scope)?;
         let (echo, model) = (asked.echo.clone(), asked.options.model.clone());
-        let opened = open(&app, &scope, asked, idempotency(&headers, &bytes)?).await;
+        let (opened, forget) =
+            open_whole(&caller, named, &scope, asked, idempotency(&headers, &bytes)?, store).await?;
         let voice = |run: &Run| Responses::new(base(run, echo.as_ref(), model.as_deref()));
-        let (follower, voice, run) = match opened.map_err(busy_is_locked)? {
+        let (follower, voice, run) = match opened {
             Opened::Started(run) => (app.turns.follow_started(place, run.id), voice(&run), run),
             Opened::Found(run) => (app.turns.follow(place, run.id, 0).await?, voice(&run), run),
             // It is the same response that goes on.
@@ -86,9 +88,6 @@ pub async fn create(
                 (app.turns.follow(place, run.id, 0).await?, voice_of(&asking), run)
             }
         };
-        // From here on, so that a client which goes away leaves nothing either.
-        let unkept = run.conversation.filter(|_| !store);
-        let forget = unkept.map(|conversation| Forget::new(&caller, named, conversation));
         if stream {
             let telling = Telling { forget, pauses: true, ..Telling::plain(Renderer::responses(voice, -1)) };
             return Ok(respond_as(follower, telling, caller, &run));
@@ -104,6 +103,27 @@ pub async fn create(
     }
     .await;
     app.tell_limits(&scope, None, answered).await
+}
+
+/// Opens it to the end though the client goes away meanwhile, so that what is not to be kept is left by nobody.
+async fn open_whole(
+    caller: &Caller,
+    named: Named,
+    scope: &Scope,
+    asked: Asked,
+    idempotency: Option<Idempotency>,
+    store: bool,
+) -> Result<(Opened, Option<Forget>), Problem> {
+    let (caller, scope) = (caller.clone(), scope.clone());
+    let tasks = caller.app().tasks.clone();
+    let work = async move {
+        let opened = open(caller.app(), &scope, asked, idempotency).await.map_err(busy_is_locked)?;
+        let unkept = opened.run().conversation.filter(|_| !store);
+        let forget = unkept.map(|conversation| Forget::new(&caller, named, conversation));
+        Ok((opened, forget))
+    };
+    let done = tasks.spawn(trace::within(trace::current(), work)).await;
+    done.unwrap_or_else(|panicked| Err(StoreError::Internal(panicked.to_string()).into()))
 }
 
 /// The conversation that goes on after a response, and the message that a new one would take the place of.

@@ -482,9 +482,21 @@ async fn what_is_not_stored_goes_with_its_client(backend: Backend) -> Option<()>
     }
     // Its run ends as well.
     world.sandbox.disconnected(0).await.unwrap();
-    for _ in 0..500 {
+    nothing_is_left(&world).await;
+    // At any moment, also while the turn is written down.
+    let body = json!({ "model": "demo/assistant", "input": "think 3 words", "store": false });
+    for n in 0..60 {
+        let moment = std::time::Duration::from_micros(200 * n);
+        tokio::time::timeout(moment, post(&world, "/v1/responses", &body).send()).await.ok();
+    }
+    nothing_is_left(&world).await;
+    Some(())
+}
+
+async fn nothing_is_left(world: &World) {
+    for _ in 0..1000 {
         if world.count().await == (0, 0) {
-            return Some(());
+            return;
         }
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     }

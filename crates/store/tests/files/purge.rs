@@ -23,12 +23,11 @@ on_both!(
 );
 
 /// Where rows of conversations lie, and which of them are the conversation's, whose id stands for `ID`.
-const TABLES: [(&str, &str); 8] = [
+const TABLES: [(&str, &str); 7] = [
     ("chat_conversations", "id = ID"),
     ("messages", "conversation_id = ID"),
     ("runs", "conversation_id = ID"),
     ("run_events", "run_id IN (SELECT id FROM runs WHERE conversation_id = ID)"),
-    ("run_traces", "run_id IN (SELECT id FROM runs WHERE conversation_id = ID)"),
     ("idempotency_keys", "run_id IN (SELECT id FROM runs WHERE conversation_id = ID)"),
     ("branches", "conversation_id = ID"),
     ("files", "conversation_id = ID"),
@@ -70,7 +69,7 @@ async fn full(store: &TestStore, scope: &Scope, word: &str) -> Uuid {
     batch.entries = format!("{{\"text\":\"{word} event\"}}\n{{}}").into();
     let settlement = store.settlement(&format!("{word} answer {}", format!("{word} ").repeat(900)), batch);
     store.settle_turn(&held, &settlement).await.unwrap();
-    // The first log is a trace, the others are not; one of them is on a branch, and one is queued.
+    // The first log is expired, the others are not; one of them is on a branch, and one is queued.
     store.system_expire(from_ms(store.now().as_millisecond() + 1), store.now(), 99).await.unwrap();
     let edit = StartTurn { replace: Some(new.message), ..turn(Some(id), &format!("{word} edit")) };
     store.answered(scope, edit, &format!("{word} again")).await;

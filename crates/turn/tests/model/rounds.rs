@@ -144,7 +144,7 @@ async fn a_run_that_panics_is_settled() {
     let (run, told) = world.tell(None, "Go", None).await;
     assert_eq!(
         (run.error.unwrap().code.as_str(), &told.last().unwrap().1["status"]),
-        ("interrupted", &json!("interrupted"))
+        ("internal", &json!("failed"))
     );
     let (next, _) = world.tell(run.conversation, "Go on", None).await;
     assert_eq!(next.error, None);
