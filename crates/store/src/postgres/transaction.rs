@@ -3,18 +3,20 @@
 //! Row level security reads who is asking from settings that end with the transaction, so a connection
 //! goes back to the pool only after its transaction has ended.
 
+use std::future::poll_fn;
 use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 
 use deadpool_postgres::{Object, Pool};
 use domain::scope::Scope;
-use futures_util::future::{join, join_all, join4};
+use futures_util::future::{join, join_all, join4, try_join3};
 use tokio::time::{Instant, timeout_at};
-use tokio_postgres::Row;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
+use tokio_postgres::{Row, Statement};
 use uuid::Uuid;
 
 use super::error::{describe, is_contention, is_unique_violation, pool_error};
@@ -269,24 +271,21 @@ impl Database {
         }
     }
 
-    async fn begin(&self, settings: &Settings, begin: &str) -> Result<Transaction> {
+    async fn begin(&self, settings: &Settings, begin: &'static str) -> Result<Transaction> {
         let transaction = Transaction {
             client: Some(self.client().await?),
             dialect: self.dialect,
             presence: Arc::clone(&self.presence),
+            opening: Mutex::new(None),
+            unsent: AtomicUsize::new(0),
+            over: AtomicBool::new(false),
             silent: AtomicBool::new(false),
             contended: AtomicBool::new(false),
             cause: OnceLock::new(),
         };
         let client = transaction.client()?;
-        let work = async {
-            let set = client.prepare_cached(SETTINGS).await?;
-            let [workspace, user, sees_all, words] = settings.values();
-            let who: [&(dyn ToSql + Sync); 4] = [&workspace, &user, &sees_all, &words];
-            let (begun, set) = join(client.batch_execute(begin), client.execute(&set, &who)).await;
-            begun.and(set)
-        };
-        transaction.answer(pin!(work)).await??;
+        let set = transaction.answer(pin!(client.prepare_cached(SETTINGS))).await??;
+        *transaction.opening() = Some(Opening { begin, settings: settings.clone(), set });
         Ok(transaction)
     }
 }
@@ -303,12 +302,44 @@ pub(super) struct Transaction {
     client: Option<Object>,
     pub(super) dialect: Dialect,
     presence: Arc<Presence>,
+    /// What begins it goes out with its first statement: no answer is waited for that says nothing.
+    opening: Mutex<Option<Opening>>,
+    /// Statements that wait to be prepared before they go out.
+    unsent: AtomicUsize,
+    /// Whether its end went out with its last statements.
+    over: AtomicBool,
     /// Whether the database fell silent in it.
     silent: AtomicBool,
     /// Whether the database broke it off for another transaction's sake.
     contended: AtomicBool,
     /// What failed first: of statements sent together, those after it only say that it did.
     cause: OnceLock<String>,
+}
+
+struct Opening {
+    begin: &'static str,
+    settings: Settings,
+    set: Statement,
+}
+
+fn ended() -> StoreError {
+    StoreError::Internal("the transaction has ended".into())
+}
+
+/// Counts a statement until it goes out.
+struct Unsent<'a>(&'a AtomicUsize);
+
+impl<'a> Unsent<'a> {
+    fn new(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for Unsent<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Drop for Transaction {
@@ -320,8 +351,13 @@ impl Drop for Transaction {
 }
 
 impl Transaction {
+    fn connection(&self) -> Result<&Object> {
+        self.client.as_ref().ok_or_else(ended)
+    }
+
+    /// For one more statement.
     fn client(&self) -> Result<&Object> {
-        self.client.as_ref().ok_or_else(|| StoreError::Internal("the transaction has ended".into()))
+        if self.over.load(Ordering::Relaxed) { Err(ended()) } else { self.connection() }
     }
 
     fn failed(&self, error: tokio_postgres::Error) -> StoreError {
@@ -334,6 +370,24 @@ impl Transaction {
         error.into()
     }
 
+    fn opening(&self) -> MutexGuard<'_, Option<Opening>> {
+        self.opening.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends a statement, and before the first one what begins the transaction. The first poll sends all of it.
+    async fn send<T>(
+        &self,
+        client: &Object,
+        statement: impl Future<Output = Result<T, tokio_postgres::Error>>,
+    ) -> Result<T, tokio_postgres::Error> {
+        let Some(Opening { begin, settings, set }) = self.opening().take() else { return statement.await };
+        let [workspace, user, sees_all, words] = settings.values();
+        let who: [&(dyn ToSql + Sync); 4] = [&workspace, &user, &sees_all, &words];
+        let (.., done) =
+            try_join3(client.batch_execute(begin), client.execute(&set, &who), statement).await?;
+        Ok(done)
+    }
+
     async fn answer<T>(
         &self,
         step: Pin<&mut impl Future<Output = Result<T, tokio_postgres::Error>>>,
@@ -342,10 +396,11 @@ impl Transaction {
     }
 
     pub(super) async fn rows(&self, text: &str, params: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>> {
-        let client = self.client()?;
+        let (client, unsent) = (self.client()?, Unsent::new(&self.unsent));
         let work = async {
             let statement = client.prepare_cached(text).await?;
-            client.query(&statement, params).await
+            drop(unsent);
+            self.send(client, client.query(&statement, params)).await
         };
         self.answer(pin!(work)).await?.map_err(|error| self.failed(error))
     }
@@ -370,10 +425,11 @@ impl Transaction {
         text: &str,
         params: &[&(dyn ToSql + Sync)],
     ) -> Result<Result<u64, tokio_postgres::Error>> {
-        let client = self.client()?;
+        let (client, unsent) = (self.client()?, Unsent::new(&self.unsent));
         let work = async {
             let statement = client.prepare_cached(text).await?;
-            client.execute(&statement, params).await
+            drop(unsent);
+            self.send(client, client.execute(&statement, params)).await
         };
         self.answer(pin!(work)).await
     }
@@ -414,12 +470,36 @@ impl Transaction {
         inside(self.dialect, column)
     }
 
-    /// Commits a success and rolls a failure back. `None` when the verb, tried so often by now, is to be tried again.
+    /// Its last statements, tried and joined, and its end sent with them: nothing is asked after that. Where one cannot even
+    /// be sent, nothing is committed, and where one fails, the end is a rollback.
+    pub(super) async fn ending<T>(&self, last: impl Future<Output = Result<T>>) -> Result<T> {
+        let mut last = pin!(last);
+        let early = poll_fn(|context| match last.as_mut().poll(context) {
+            Poll::Ready(done) => Poll::Ready(Some(done)),
+            Poll::Pending if self.unsent.load(Ordering::Relaxed) == 0 => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        });
+        if let Some(done) = early.await {
+            return done;
+        }
+        self.over.store(true, Ordering::Relaxed);
+        let commit = async {
+            let committed = self.answer(pin!(self.connection()?.batch_execute("COMMIT"))).await?;
+            committed.map_err(|error| self.failed(error))
+        };
+        let (done, committed) = join(last, commit).await;
+        done.and_then(|done| committed.map(|()| done))
+    }
+
+    /// Commits a success and rolls a failure back, where its end was not sent yet. `None` when the verb, tried so often by
+    /// now, is to be tried again.
     pub(super) async fn finish<T>(mut self, result: Result<T>, tries: u32) -> Option<Result<T>> {
         if self.silent.load(Ordering::Relaxed) {
             return Some(result.and(Err(silent())));
         }
-        let ended = match self.client() {
+        let ended = match self.connection() {
+            // Nothing was asked, or its end is known.
+            Ok(_) if self.opening().is_some() || self.over.load(Ordering::Relaxed) => Ok(()),
             Ok(client) => {
                 let end = if result.is_ok() { "COMMIT" } else { "ROLLBACK" };
                 match self.answer(pin!(client.batch_execute(end))).await {

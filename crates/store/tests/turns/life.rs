@@ -3,7 +3,7 @@
 use domain::conversation::Mode;
 use domain::run::{OnDisconnect, RunStatus, StartTurn, Usage};
 use store::StoreError;
-use store::turns::{Begun, Held, Settlement};
+use store::turns::{Begun, Held, NewTurn, Settlement};
 use uuid::Uuid;
 
 use crate::play::{LEASE, NODE, OTHER, bare_fork, events, failed, key, said, text, turn};
@@ -21,6 +21,7 @@ on_both!(
     a_key_gives_the_same_run_again,
     a_day_later_the_key_is_new,
     a_refused_turn_leaves_nothing_behind,
+    a_write_that_fails_in_part_leaves_nothing_behind,
     too_many_open_runs_are_refused,
     a_stranger_cannot_begin_nor_read,
     a_delete_ends_runs_and_keeps_what_they_said,
@@ -279,6 +280,40 @@ async fn a_refused_turn_leaves_nothing_behind(store: TestStore) {
     assert_eq!(fails(store.begin_turn(&ann, &bad).await), "invalid /replace");
     // What was refused can be asked again, by the same key.
     assert_eq!(text(&store.begin_turn(&ann, &busy).await.unwrap()), "started");
+}
+
+async fn a_write_that_fails_in_part_leaves_nothing_behind(store: TestStore) {
+    let ann = store.workspace("ann").await;
+    let first = store.answered(&ann, turn(None, "one"), "1").await;
+    let id = first.conversation.unwrap();
+    let rows = async || {
+        let mut rows = Vec::new();
+        for table in ["chat_conversations", "messages", "runs", "run_events", "idempotency_keys"] {
+            rows.push(store.count(&format!("SELECT count(*) FROM {table}")).await);
+        }
+        (rows, store.thread(&ann, id, None).await.conversation)
+    };
+    let before = rows().await;
+    let begin = async |conversation, change: &dyn Fn(&mut NewTurn)| {
+        let mut new = store.new_turn(turn(conversation, "two"));
+        new.idempotency = Some(key("k", 1));
+        change(&mut new);
+        store.begin_turn(&ann, &new).await
+    };
+    // One row after the other is there already.
+    assert!(begin(None, &|new| new.conversation = id).await.is_err());
+    assert!(begin(None, &|new| new.run = first.id).await.is_err());
+    assert!(begin(Some(id), &|new| new.run = first.id).await.is_err());
+    assert!(begin(Some(id), &|new| new.message = first.message.unwrap()).await.is_err());
+    assert_eq!(rows().await, before);
+    assert_eq!(text(&begin(Some(id), &|_| ()).await.unwrap()), "started");
+    let held = store.take_over(&ann, id, NODE, LEASE).await.unwrap().unwrap();
+    let before = (rows().await, store.get_run(&ann, held.lease.run).await.unwrap());
+    let mut settlement = store.settlement("2", events(2, 3));
+    settlement.assistant.as_mut().unwrap().id = first.assistant_message.unwrap();
+    assert!(store.settle_turn(&held, &settlement).await.is_err());
+    assert_eq!((rows().await, store.get_run(&ann, held.lease.run).await.unwrap()), before);
+    store.settle_turn(&held, &store.settlement("2", events(2, 3))).await.unwrap();
 }
 
 async fn too_many_open_runs_are_refused(store: TestStore) {

@@ -3,11 +3,11 @@
 use domain::conversation::{Conversation, Write};
 use domain::run::{Lease, OnBusy, Run, RunStatus, StartTurn};
 use domain::scope::Scope;
-use futures_util::future::{join3, join4};
+use futures_util::future::{join3, try_join5};
 use uuid::Uuid;
 
 use super::append;
-use super::idempotency::{go_on, remember, repeated};
+use super::idempotency::{self, go_on, repeated};
 use super::open_runs::open_runs;
 use super::start::{all_of, attached, branch_for, place, say};
 use crate::error::{Result, StoreError};
@@ -21,15 +21,21 @@ pub(super) async fn begin(tx: &Transaction, scope: &Scope, new: &NewTurn) -> Res
     if let Some(before) = repeated(tx, scope, new.idempotency.as_ref(), new.now).await? {
         return go_on(tx, before, new.turn.on_disconnect).await;
     }
-    let open = match open_runs(tx, scope, new.open_runs).await? {
+    let (open, spent, first) = join3(
+        open_runs(tx, scope, new.open_runs),
+        usage::spent(tx, scope, new.tokens, new.now),
+        first_conversation(tx, scope, new),
+    )
+    .await;
+    let open = match open? {
         Ok(open) => open.and_one(),
         Err(full) => return Ok(Begun::TooManyRuns(full)),
     };
-    if let Some(spent) = usage::spent(tx, scope, new.tokens, new.now).await? {
+    if let Some(spent) = spent? {
         return Ok(Begun::OutOfTokens(spent));
     }
-    let (mut thread, replaced, busy, head, files) = match new.turn.conversation {
-        Some(id) => {
+    let (mut thread, replaced, busy, head, files) = match (new.turn.conversation, first?) {
+        (Some(id), _) => {
             let (thread, replaced) = known_conversation(tx, scope, id, new).await?;
             // Asked for under the conversation's lock: what another begin committed is seen.
             let (busy, head, files) = join3(
@@ -40,13 +46,10 @@ pub(super) async fn begin(tx: &Transaction, scope: &Scope, new: &NewTurn) -> Res
             .await;
             (thread, replaced, busy?, head?, files?)
         }
-        None if new.turn.attachments.as_ref().is_some_and(|files| !files.is_empty()) => {
-            return Err(StoreError::NoAttachment(0));
-        }
-        None => {
-            let first = first_conversation(tx, scope, new).await?;
+        (None, Some(first)) if new.turn.attachments.as_ref().is_none_or(Vec::is_empty) => {
             (first, None, None, Head { branch: 0, seq: 0 }, Vec::new())
         }
+        (None, _) => return Err(StoreError::NoAttachment(0)),
     };
     let files = all_of(files, new.turn.attachments.is_some())?;
     let begun = match (busy, new.turn.on_busy) {
@@ -65,21 +68,20 @@ pub(super) async fn begin(tx: &Transaction, scope: &Scope, new: &NewTurn) -> Res
             let opening = thread_opening(&thread, new.run, message, start.now)?;
             let lease = Lease { run: new.run, fence: 1 };
             let held = Held { workspace: scope.workspace, lease };
-            // All of it goes out at once, in this order: the rest points to the conversation, the log to the run.
+            // All of it goes out at once, its end too, in this order: the rest points to the conversation, the log to
+            // the run.
             if new.turn.conversation.is_none() {
                 tx.prepare(conversations::INSERT).await?;
             }
             tx.prepare(&insert_run_text(tx)).await?;
-            let (written, run, logged, placed) = join4(
+            let last = try_join5(
                 write_row(tx, &thread, new),
                 insert_run(tx, scope, new, &new.turn, (thread.id, Place::Under(&start, head.branch))),
                 append::open_log(tx, &held, &opening),
                 place(tx, scope, &thread, (&said, &files), head),
-            )
-            .await;
-            written.and(placed)?;
-            let run = run?;
-            logged?;
+                remember(tx, scope, new),
+            );
+            let (_, run, ..) = tx.ending(last).await?;
             let dispatch = match new.turn.conversation {
                 None => first_dispatch(scope, &run, &thread, new)?,
                 Some(_) => None,
@@ -93,11 +95,16 @@ pub(super) async fn begin(tx: &Transaction, scope: &Scope, new: &NewTurn) -> Res
             if new.turn.message.is_some() && new.turn.attachments.is_some() {
                 run_files::attach(tx, scope, &files, new.message).await?;
             }
-            Begun::Queued(enqueue(tx, scope, new, policy, busy).await?, open)
+            let run = enqueue(tx, scope, new, policy, busy).await?;
+            remember(tx, scope, new).await?;
+            Begun::Queued(run, open)
         }
     };
-    remember(tx, scope, new.idempotency.as_ref(), new.run, new.now).await?;
     Ok(begun)
+}
+
+async fn remember(tx: &Transaction, scope: &Scope, new: &NewTurn) -> Result<()> {
+    idempotency::remember(tx, scope, new.idempotency.as_ref(), new.run, new.now).await
 }
 
 fn thread_id(new: &NewTurn) -> Uuid {
@@ -109,9 +116,12 @@ fn message_of(new: &NewTurn, turn: &StartTurn) -> Option<Uuid> {
 }
 
 /// The conversation that a first turn makes; its row is written with the turn's message.
-async fn first_conversation(tx: &Transaction, scope: &Scope, new: &NewTurn) -> Result<Conversation> {
+async fn first_conversation(tx: &Transaction, scope: &Scope, new: &NewTurn) -> Result<Option<Conversation>> {
+    if new.turn.conversation.is_some() {
+        return Ok(None);
+    }
     let write = Write { now: new.now, max_tabs: 0 };
-    conversations::make(tx, scope, &first_of(new)?, new.conversation, &write).await
+    conversations::make(tx, scope, &first_of(new)?, new.conversation, &write).await.map(Some)
 }
 
 async fn write_row(tx: &Transaction, thread: &Conversation, new: &NewTurn) -> Result<()> {

@@ -2,7 +2,7 @@
 
 use domain::message::plain_text;
 use domain::run::{Run, RunStatus, Usage};
-use futures_util::future::join;
+use futures_util::future::{join, try_join};
 
 use crate::error::{Result, StoreError};
 use crate::postgres::branches::{self, Head};
@@ -31,8 +31,7 @@ pub(super) async fn settle(tx: &Transaction, held: &Held, settlement: &Settlemen
         thread.note_message(assistant.id, false, &plain_text(&assistant.content), tokens, settlement.now);
         thread.message_count = if current.branch == branch { place.seq } else { shown };
         let inserted = messages::insert(tx, &scope, (thread.id, None), place, assistant);
-        let (inserted, saved) = join(inserted, conversations::save(tx, &thread)).await;
-        inserted.and(saved)?;
+        tx.ending(try_join(inserted, conversations::save(tx, &thread))).await?;
         (run, queue)
     } else {
         let (run, _, queue) = end(tx, held, settlement).await?;

@@ -8,7 +8,7 @@ use domain::file::File;
 use domain::message::NewMessage;
 use domain::run::{Lease, Run, StartTurn};
 use domain::scope::Scope;
-use futures_util::future::join;
+use futures_util::future::try_join;
 use jiff::Timestamp;
 use uuid::Uuid;
 
@@ -64,9 +64,7 @@ pub(super) async fn start_queued(
     let head = branch_for(tx, &scope, thread.id, &turn, start, (head, replaced.as_ref())).await?;
     let said = say(&mut thread, (message, &files), &turn, (head, start.now))?;
     agents::decide_kind(tx, &scope, &mut thread).await?;
-    let (saved, placed) =
-        join(conversations::save(tx, &thread), place(tx, &scope, &thread, (&said, &files), head)).await;
-    saved.and(placed)?;
+    try_join(conversations::save(tx, &thread), place(tx, &scope, &thread, (&said, &files), head)).await?;
     let text = format!(
         "UPDATE runs r SET status = 'running', fence = r.fence + 1, node = $3, lease_until = {}, started_at = $5, \
          queue_position = NULL, branch = $6, last_entry = 1, last_event = 1, assets = {} WHERE {own} AND r.id = $2 RETURNING {}, r.fence",
@@ -171,6 +169,5 @@ pub(super) async fn place(
     let place = Head { seq: head.seq + 1, ..head };
     let title = thread.title.as_deref().filter(|_| said.titled);
     let inserted = messages::insert(tx, scope, (thread.id, title), place, new);
-    let (inserted, attached) = join(inserted, run_files::attach(tx, scope, files, new.id)).await;
-    inserted.and(attached)
+    try_join(inserted, run_files::attach(tx, scope, files, new.id)).await.map(|_| ())
 }
