@@ -18,8 +18,8 @@ with socket.socket() as free:
 
 params = xllamacpp.CommonParams()
 params.model.path = str(model)
-# Room for long answers and a second question, and each time the same answers.
-params.n_ctx = 4096
+# Each time the same answers.
+params.n_ctx = 1024
 params.sampling.temp = 0
 params.n_parallel = 1
 params.n_predict = 32

@@ -81,6 +81,11 @@ impl S3Server {
     fn start(kind: Kind, command: &[PathBuf]) -> anyhow::Result<Self> {
         let mut shell = Command::new("sh");
         shell.args(["-c", WATCH, "sh"]).args(command).stdin(Stdio::piped()).stdout(Stdio::piped());
+        if kind == Kind::S3rver {
+            // An upload whose client was killed may end it, and with it every test that comes after.
+            let stay = concat!("--require=", env!("CARGO_MANIFEST_DIR"), "/../../scripts/s3/stay.cjs");
+            shell.env("NODE_OPTIONS", stay);
+        }
         let mut watch = shell.spawn().context("cannot start a shell")?;
         let output = BufReader::new(watch.stdout.take().context("no output")?);
         let (lines, said) = channel();
