@@ -33,8 +33,7 @@ const CANCELLED: Duration = Duration::from_secs(10);
 /// What a node says of a run that it finds to be another's.
 const LOST: &str = "this node no longer writes to the run";
 
-/// Fewer than on one node (200, in the suite of turns): each of them is 64 requests to two debug builds.
-const ROUNDS: usize = 50;
+const ROUNDS: usize = 200;
 
 pub fn status(log: &[Event]) -> String {
     let last = log.last().expect("an event");

@@ -12,13 +12,12 @@ use crate::world::{CONVERSATIONS, World, stories};
 stories!(single_flight);
 
 const CLIENTS: usize = 64;
+const ROUNDS: usize = 200;
 
 async fn single_flight(backend: Backend) -> Option<()> {
     let world = World::start(backend).await?;
     let conversation = world.tell(&json!({ "message": "first" })).await.conversation();
-    // Fewer on PostgreSQL, where a round takes longer, and which two nodes race over as well (in the suite of crashes).
-    let rounds = if backend == Backend::Sqlite { 200 } else { 50 };
-    for round in 0..rounds {
+    for round in 0..ROUNDS {
         let gate = Release::default();
         world.play(wait_after(vec![], &gate, "Done."));
         let clients = (0..CLIENTS).map(|n| {
@@ -46,9 +45,9 @@ async fn single_flight(backend: Backend) -> Option<()> {
         assert_eq!(winner.rest().await.status(), "succeeded");
     }
     let thread = world.conversation(&conversation).await;
-    assert_eq!(thread["message_count"], 2 * (rounds + 1), "two messages a round, and no more");
-    assert_eq!(world.sandbox.requests().len(), rounds + 1);
+    assert_eq!(thread["message_count"], 2 * (ROUNDS + 1), "two messages a round, and no more");
+    assert_eq!(world.sandbox.requests().len(), ROUNDS + 1);
     let runs = world.get(&format!("{CONVERSATIONS}/{conversation}/runs?limit=100")).await.body;
-    assert_eq!(runs["data"].as_array().unwrap().len(), (rounds + 1).min(100));
+    assert_eq!(runs["data"].as_array().unwrap().len(), (ROUNDS + 1).min(100));
     Some(())
 }
