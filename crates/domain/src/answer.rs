@@ -12,10 +12,10 @@ use crate::message::{Block, Message, MessageRole, NewMessage, sources};
 /// A message as the API shows it.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct MessageJson<'a> {
+struct MessageJson<'a, C: ?Sized> {
     id: Uuid,
     role: MessageRole,
-    content: &'a RawValue,
+    content: &'a C,
     file_attachments: &'a RawValue,
     sources: &'a RawValue,
     token_count: i64,
@@ -25,11 +25,10 @@ struct MessageJson<'a> {
 
 /// The message as it is about to be stored.
 pub fn message_json(message: &NewMessage) -> Option<Raw> {
-    let content = to_raw_value(&message.content).ok()?;
     to_raw_value(&MessageJson {
         id: message.id,
         role: message.role,
-        content: &content,
+        content: &message.content,
         file_attachments: serde_json::from_str(&message.file_attachments).ok()?,
         sources: serde_json::from_str(&message.sources).ok()?,
         token_count: message.token_count,
@@ -44,7 +43,7 @@ pub fn stored_json(message: &Message) -> Option<Raw> {
     to_raw_value(&MessageJson {
         id: message.id,
         role: message.role,
-        content: serde_json::from_str(&message.content).ok()?,
+        content: serde_json::from_str::<&RawValue>(&message.content).ok()?,
         file_attachments: serde_json::from_str(&message.file_attachments).ok()?,
         sources: serde_json::from_str(&message.sources).ok()?,
         token_count: message.token_count,

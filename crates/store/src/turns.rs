@@ -129,7 +129,7 @@ pub struct Settlement {
     pub status: RunStatus,
     pub error: Option<RunError>,
     /// None for a run outside any conversation.
-    pub assistant: Option<NewMessage>,
+    pub assistant: Option<Arc<NewMessage>>,
     /// The answer of an execution.
     pub response: Option<String>,
     /// Whether what the run's sandbox sent back is in its log; `FilesWaiting` when it is not.

@@ -174,8 +174,8 @@ impl Turns {
         let inner = &self.inner;
         let now = inner.clock.now();
         let ts = ending.ts.unwrap_or(now.as_millisecond());
-        let assistant = run.conversation.map(|_| answer(&mut log, ending, ts, run.id, now));
-        let message = assistant.as_ref().and_then(message_json);
+        let assistant = run.conversation.map(|_| Arc::new(answer(&mut log, ending, ts, run.id, now)));
+        let message = assistant.as_deref().and_then(message_json);
         let end = log.end();
         log.event_unfolded(ts, &ending.event(message), ending.line.clone())?;
         log.event_unfolded(now.as_millisecond(), &RunEvent::Done(Done { status: ending.status }), None)?;

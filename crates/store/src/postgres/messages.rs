@@ -109,7 +109,10 @@ pub(super) async fn insert(
     message: &NewMessage,
 ) -> Result<()> {
     // PostgreSQL keeps no NUL in a text; in the blocks, which are JSON, it is spelt out.
-    let text = plain_text(&message.content).replace('\0', "\u{fffd}");
+    let mut text = plain_text(&message.content);
+    if text.contains('\0') {
+        text = text.replace('\0', "\u{fffd}");
+    }
     let content = to_json(&message.content)?;
     let role = message.role.as_str();
     let words = search::words(scope, &text);

@@ -1,5 +1,7 @@
 //! Forks: the thread goes with copies of its files, and names the copies.
 
+use std::sync::Arc;
+
 use domain::file::{Bag, File};
 use domain::message::{Block, NewMessage};
 use domain::run::StartTurn;
@@ -52,7 +54,7 @@ async fn turn_with_files(store: &TestStore, scope: &Scope, id: Uuid, n: u32) -> 
     };
     let text = Block::Text { text: format!("\"fileId\":\"{}\"", made.id) };
     let content = vec![step, block(&made), text];
-    let assistant = settlement.assistant.map(|said| NewMessage { content, ..said });
+    let assistant = settlement.assistant.map(|said| Arc::new(NewMessage { content, ..(*said).clone() }));
     let run = store.settle_turn(&held, &Settlement { assistant, ..settlement }).await.unwrap();
     (mine, made, run.run.assistant_message.unwrap())
 }

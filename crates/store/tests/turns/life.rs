@@ -1,5 +1,7 @@
 //! One turn from its beginning to its end, and what keeps others from writing to it.
 
+use std::sync::Arc;
+
 use domain::conversation::Mode;
 use domain::run::{OnDisconnect, RunStatus, StartTurn, Usage};
 use store::StoreError;
@@ -310,7 +312,7 @@ async fn a_write_that_fails_in_part_leaves_nothing_behind(store: TestStore) {
     let held = store.take_over(&ann, id, NODE, LEASE).await.unwrap().unwrap();
     let before = (rows().await, store.get_run(&ann, held.lease.run).await.unwrap());
     let mut settlement = store.settlement("2", events(2, 3));
-    settlement.assistant.as_mut().unwrap().id = first.assistant_message.unwrap();
+    Arc::make_mut(settlement.assistant.as_mut().unwrap()).id = first.assistant_message.unwrap();
     assert!(store.settle_turn(&held, &settlement).await.is_err());
     assert_eq!((rows().await, store.get_run(&ann, held.lease.run).await.unwrap()), before);
     store.settle_turn(&held, &store.settlement("2", events(2, 3))).await.unwrap();

@@ -111,7 +111,9 @@ impl TestStore {
         Settlement {
             status: RunStatus::Succeeded,
             error: None,
-            assistant: Some(NewMessage::text(self.new_id(), MessageRole::Assistant, answer, self.now())),
+            assistant: Some(
+                NewMessage::text(self.new_id(), MessageRole::Assistant, answer, self.now()).into(),
+            ),
             response: None,
             files_logged: true,
             counted: None,

@@ -87,7 +87,7 @@ async fn a_turn_is_synced_when_it_begins_and_when_it_ends_and_not_between() {
     let settlement = Settlement {
         status: RunStatus::Succeeded,
         error: None,
-        assistant: Some(NewMessage::text(new.run, MessageRole::Assistant, "ho", now)),
+        assistant: Some(NewMessage::text(new.run, MessageRole::Assistant, "ho", now).into()),
         response: None,
         files_logged: true,
         counted: None,
