@@ -309,18 +309,21 @@ pub(super) async fn find_locked_of_run(tx: &Transaction, held: &Held) -> Result<
     tx.row(&text, &[&held.workspace, &held.lease.run]).await?.map(|row| read(&row)).transpose()
 }
 
-/// Writes every column that a write can change.
-pub(super) async fn save(tx: &Transaction, changed: &Conversation) -> Result<()> {
-    let text = format!(
+/// What `save` writes: every column that a write can change.
+pub(super) fn save_text(tx: &Transaction) -> String {
+    format!(
         "UPDATE chat_conversations SET title = $3, mode = $4, page_path = $5, total_tokens = $6, tabs = $7, \
          active_tab_key = $8, kind = $9, agent_id = $10, model = $11, preview = $12, message_count = $13, \
          first_message = $14, visibility = $15, deleted_at = $16, updated_at = $17, version = $18, context = $19, \
          workflow_id = $20 \
          WHERE {} AND id = $2",
         tx.inside("workspace_id")
-    );
+    )
+}
+
+pub(super) async fn save(tx: &Transaction, changed: &Conversation) -> Result<()> {
     tx.execute(
-        &text,
+        &save_text(tx),
         &[
             &changed.workspace,
             &changed.id,

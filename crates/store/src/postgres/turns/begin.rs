@@ -70,8 +70,10 @@ pub(super) async fn begin(tx: &Transaction, scope: &Scope, new: &NewTurn) -> Res
             let held = Held { workspace: scope.workspace, lease };
             // All of it goes out at once, its end too, in this order: the rest points to the conversation, the log to
             // the run.
-            if new.turn.conversation.is_none() {
-                tx.prepare(conversations::INSERT).await?;
+            // Those that may be refused are prepared before, so that the refusal is the first that is heard.
+            match new.turn.conversation {
+                None => tx.prepare(conversations::INSERT).await?,
+                Some(_) => tx.prepare(&conversations::save_text(tx)).await?,
             }
             tx.prepare(&insert_run_text(tx)).await?;
             let last = try_join5(
