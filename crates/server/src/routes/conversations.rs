@@ -314,11 +314,12 @@ pub async fn create(
     let write = app.write();
     let document = document::read(&bytes, Operation::Create, write.max_tabs)?;
     let scope = caller.scope(Named(query.workspace).and(document.workspace)?).await?;
+    let id_source = document.id_source();
     let new = NewConversation { id: document.id, source: document.source, patch: document.patch };
     let made = match app.store.create_conversation(&scope, &new, app.clock.new_id(), &write).await {
         Err(StoreError::Taken(_)) => {
             let detail = "A conversation with this id exists in the workspace; choose another.";
-            return Err(ApiError::client_id_taken(Source::pointer("/data/id"), detail).into());
+            return Err(ApiError::client_id_taken(id_source, detail).into());
         }
         made => made?,
     };
