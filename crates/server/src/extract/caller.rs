@@ -226,9 +226,9 @@ impl Caller {
         &self.app
     }
 
-    /// The body names a thing, as a path does.
-    pub fn naming(mut self, thing: Option<Uuid>) -> Self {
-        self.names_a_thing |= thing.is_some();
+    /// Whether the body names a thing, as a path does.
+    pub fn naming(mut self, a_thing: bool) -> Self {
+        self.names_a_thing |= a_thing;
         self
     }
 

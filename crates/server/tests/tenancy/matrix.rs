@@ -176,14 +176,8 @@ async fn foreign(server: &TestServer, row: &Row, who: &Who, victim: &Ids) {
                 twins(server, row, naming, who, pair, 404).await;
             }
             let status = match (&who.home, row.admin && !who.administers_home) {
-                // Nowhere to look for what the path names; without a path's name, a workspace is asked for.
-                (None, _) => {
-                    if row.path.contains('{') {
-                        404
-                    } else {
-                        400
-                    }
-                }
+                // There is nowhere to look for it.
+                (None, _) => 404,
                 (Some(_), true) => 403,
                 (Some(_), false) => row.absent,
             };

@@ -231,6 +231,8 @@ async fn a_workspace_is_removed_with_all_that_it_grants(backend: Backend) {
         }
         let turn = json!({ "conversation": conversation, "message": "Are you there?" });
         expect(&post(caller, "/v1/turns", turn).await, 404, "not_found");
+        let copy = json!({ "from": conversation });
+        expect(&post(caller, "/v1/files", copy).await, 404, "not_found");
         expect(&post(caller, "/v1/turns", json!({ "message": "Hello" })).await, 400, "workspace_required");
     }
     expect(&get(&server.caller(&key), CONVERSATIONS).await, 401, "unauthenticated");
