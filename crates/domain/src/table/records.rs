@@ -1,5 +1,5 @@
-//! JSON objects one after the other, as one array or as lines: bytes in as they come, the text of each object out.
-//! Whether that text is JSON is for its reader to say.
+//! JSON objects one after the other, as one array, as `{ "rows": [...] }` or as lines: bytes in as they come, the text of
+//! each object out. Whether that text is JSON is for its reader to say.
 
 #[derive(Default, Clone, Copy, PartialEq, Eq)]
 enum At {
@@ -12,9 +12,16 @@ enum At {
     /// Between lines.
     Lines,
     Object,
+    /// After the array that an object holds: the object's end is missing.
+    Wrapped,
     /// After the array.
     End,
 }
+
+/// How a document begins that holds its rows in a member, blanks aside. No row does: a cell is never an array.
+const WRAPPER: &[u8] = b"{\"rows\":[";
+/// Where it ends at the latest: blanks are not gone through again and again.
+const WRAPPER_ENDS: usize = 256;
 
 #[derive(Default)]
 pub(super) struct Records {
@@ -22,6 +29,8 @@ pub(super) struct Records {
     may_be_none: bool,
     at: At,
     in_array: bool,
+    /// The array is a member of an object.
+    wrapped: bool,
     object: Vec<u8>,
     depth: usize,
     in_string: bool,
@@ -42,6 +51,9 @@ impl Records {
         for &byte in bytes {
             if self.at == At::Object {
                 self.inside(byte);
+                if byte == b'[' && self.unwrap_rows() {
+                    continue;
+                }
                 if self.object.len() > max {
                     return Err(format!("is over {max} bytes"));
                 }
@@ -62,6 +74,7 @@ impl Records {
             At::Start if self.may_be_none => Ok(()),
             At::Start => Err("is missing: the file is empty".into()),
             At::Object => Err("breaks off".into()),
+            At::Wrapped => Err("is missing: the object around the array has no end".into()),
             At::First | At::After | At::Next => Err("is missing: the array has no end".into()),
         }
     }
@@ -73,7 +86,11 @@ impl Records {
                 self.at = At::Object;
                 self.inside(byte);
             }
-            (At::First | At::After, b']') => self.at = At::End,
+            (At::First | At::After, b']') => self.at = if self.wrapped { At::Wrapped } else { At::End },
+            (At::Wrapped, b'}') => self.at = At::End,
+            (At::Wrapped, _) => {
+                return Err("comes after the rows: the object around them has nothing else".into());
+            }
             (At::After, b',') => self.at = At::Next,
             (At::Start, _) => {
                 return Err("must be an object: send an array of objects, or one on each line".into());
@@ -83,6 +100,17 @@ impl Records {
             _ => return Err("must be an object".into()),
         }
         Ok(())
+    }
+
+    /// Goes on in the array where that is the document's only member.
+    fn unwrap_rows(&mut self) -> bool {
+        let bare = self.object.iter().filter(|byte| !byte.is_ascii_whitespace());
+        let wraps = !self.in_array && self.object.len() <= WRAPPER_ENDS && bare.eq(WRAPPER);
+        if wraps {
+            self.object.clear();
+            (self.at, self.depth, self.in_array, self.wrapped) = (At::First, 0, true, true);
+        }
+        wraps
     }
 
     fn inside(&mut self, byte: u8) {

@@ -201,6 +201,12 @@ fn what_is_wrong_with_a_file_is_told_by_row_and_column() {
             (1..5).map(|n| (n, None)).collect(),
         ),
         ("{\"name\":\"a\"}\n{\"name\":", vec![(2, None)]),
+        (r#"{"rows":[{"name":"a"}]"#, vec![(2, None)]),
+        (r#"{"rows":[{"name":"a"}],"more":1}"#, vec![(2, None)]),
+        (r#"{"rows":[{"name":"a"}]} {}"#, vec![(2, None)]),
+        (r#"{"rows":[[]]}"#, vec![(1, None)]),
+        (r#"{"rows":{"name":"a"}}"#, vec![at(1, "rows")]),
+        (r#"{"row":[{"name":"a"}]}"#, vec![at(1, "row")]),
     ] {
         assert_eq!(faults(Format::Json, file), expected, "{file:?}");
     }
@@ -216,17 +222,21 @@ fn what_is_wrong_with_a_file_is_told_by_row_and_column() {
 }
 
 #[test]
-fn json_comes_as_an_array_or_as_lines() {
+fn json_comes_as_an_array_in_an_object_or_as_lines() {
     let rows = vec![vec![text("}{\\\""), Cell::Null, Cell::Null, Cell::Null], vec![Cell::Null; 4]];
     for file in [
         r#"[{"name":"}{\\\""},{}]"#,
         "\u{feff} [ {\"name\" : \"}{\\\\\\\"\"} ,\n{} ] \n",
+        r#"{"rows":[{"name":"}{\\\""},{}]}"#,
+        "\u{feff} { \"rows\" :\n[ {\"name\" : \"}{\\\\\\\"\"} ,\n{} ] } \n",
         "{\"name\":\"}{\\\\\\\"\"}\n{}\n",
         "{\"name\":\"}{\\\\\\\"\"}\r\n\r\n{}",
     ] {
         assert_eq!(read(&columns(), Format::Json, file.as_bytes(), 1).as_ref(), Ok(&rows), "{file}");
     }
-    assert_eq!(read(&columns(), Format::Json, b"[]", 1), Ok(vec![]));
+    for file in ["[]", r#"{"rows":[]}"#] {
+        assert_eq!(read(&columns(), Format::Json, file.as_bytes(), 1), Ok(vec![]), "{file}");
+    }
 }
 
 #[test]

@@ -11,6 +11,20 @@ use super::times::read_time;
 use super::{Refusal, derived_id};
 use crate::message::Raw;
 
+/// Columns of tables that hold JSON; what dumps them may write it as text.
+pub const JSON_COLUMNS: [&str; 10] = [
+    "messages",
+    "parts",
+    "tabs",
+    "context",
+    "metadata",
+    "sources",
+    "attachments",
+    "fileAttachments",
+    "file_attachments",
+    "tool_calls",
+];
+
 #[derive(Debug, Default, Clone)]
 pub struct Fields<'a>(BTreeMap<String, &'a RawValue>);
 
@@ -93,6 +107,21 @@ impl<'a> Fields<'a> {
         if let Some(raw) = other.0.get(name) {
             self.0.entry(name.to_owned()).or_insert(raw);
         }
+    }
+
+    /// The object with its columns of JSON as JSON; none when none of them is a text that holds some.
+    pub fn spread(&self) -> Option<String> {
+        let held = JSON_COLUMNS.iter().filter_map(|name| {
+            let raw = self.raw(&[name])?;
+            let inner = unquoted(raw);
+            (inner.get() != raw.get()).then_some((*name, inner))
+        });
+        let held: BTreeMap<&str, Raw> = held.collect();
+        if held.is_empty() {
+            return None;
+        }
+        let all = self.iter().map(|(name, raw)| (name, held.get(name).map_or(raw, |inner| inner)));
+        serde_json::to_string(&all.collect::<BTreeMap<&str, &RawValue>>()).ok()
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (&str, &'a RawValue)> {

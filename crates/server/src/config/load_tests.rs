@@ -201,11 +201,11 @@ fn variables_of_others_are_left_alone() {
 
 #[test]
 fn a_bad_value_names_setting_origin_and_wish() {
-    let flag = refused(&["--lease-seconds=2"], &[("THREADKEEP_LEASE_SECONDS", "5")], "");
+    let flag = refused(&["--lease-seconds=0"], &[("THREADKEEP_LEASE_SECONDS", "5")], "");
     assert_eq!(
         flag,
-        "THREADKEEP_LEASE_SECONDS, set by the flag --lease-seconds, is \"2\": \
-         it must be a whole number of seconds from 3 to 1000000000"
+        "THREADKEEP_LEASE_SECONDS, set by the flag --lease-seconds, is \"0\": \
+         it must be a whole number of seconds from 1 to 1000000000"
     );
     let env = refused(&[], &[("DATABASE_URL", "mysql://u:hidden@h")], "");
     assert!(

@@ -16,11 +16,11 @@ macro_rules! number {
 }
 
 pub(super) static NUMBERS: &[Setting] = &[
-    number!(replay_turn_limit, "REPLAY_TURN_LIMIT", Count, 1)
+    number!(replay_turn_limit, "REPLAY_TURN_LIMIT", Count, 0)
         .help("Turns of a conversation that are replayed to the assistant"),
     number!(chat_bag_zip_url_ttl_seconds, "CHAT_BAG_ZIP_URL_TTL_SECONDS", Seconds, 1)
         .help("How long the address of a conversation's zip is good"),
-    number!(max_persisted_tabs, "MAX_PERSISTED_TABS", Count, 1).help("Tabs kept with a conversation"),
+    number!(max_persisted_tabs, "MAX_PERSISTED_TABS", Count, 0).help("Tabs kept with a conversation"),
     number!(max_file_bytes, "MAX_FILE_BYTES", Bytes, 1).help("Largest file that may be uploaded"),
     number!(max_files_per_message, "MAX_FILES_PER_MESSAGE", Count, 0).help("Files attached to one message"),
     number!(max_bag_bytes, "MAX_BAG_BYTES", Bytes, 1).help("All files of one conversation together"),
@@ -31,9 +31,9 @@ pub(super) static NUMBERS: &[Setting] = &[
     number!(tool_result_chars, "TOOL_RESULT_CHARS", Count, 1)
         .help("Characters of a tool's result that the model sees"),
     number!(max_tool_rounds, "MAX_TOOL_ROUNDS", Count, 1).help("Rounds of tool calls in one turn"),
-    number!(context_budget_chars, "CONTEXT_BUDGET_CHARS", Count, 1000)
+    number!(context_budget_chars, "CONTEXT_BUDGET_CHARS", Count, 1)
         .help("Characters of history and context sent to a model"),
-    number!(lease_seconds, "LEASE_SECONDS", Seconds, 3)
+    number!(lease_seconds, "LEASE_SECONDS", Seconds, 1)
         .help("How long a node holds a run without renewing; renewed every third of it"),
     number!(run_timeout_seconds, "RUN_TIMEOUT_SECONDS", Seconds, 1).help("Longest a run may take"),
     number!(sandbox_idle_seconds, "SANDBOX_IDLE_SECONDS", Seconds, 1)
@@ -43,8 +43,8 @@ pub(super) static NUMBERS: &[Setting] = &[
         .otherwise("run_timeout_seconds + 60"),
     number!(event_log_ttl_seconds, "EVENT_LOG_TTL_SECONDS", Seconds, 1)
         .help("How long a settled run's events can be read again"),
-    number!(max_line_bytes, "MAX_LINE_BYTES", Bytes, 1024).help("Longest line taken from a sandbox"),
-    number!(max_body_bytes, "MAX_BODY_BYTES", Bytes, 1024).help("Largest JSON body of a request"),
+    number!(max_line_bytes, "MAX_LINE_BYTES", Bytes, 1).help("Longest line taken from a sandbox"),
+    number!(max_body_bytes, "MAX_BODY_BYTES", Bytes, 1).help("Largest JSON body of a request"),
     number!(disconnect_grace_seconds, "DISCONNECT_GRACE_SECONDS", Seconds, 0)
         .help("How long a run goes on after its last reader has left"),
     number!(model_first_token_seconds, "MODEL_FIRST_TOKEN_SECONDS", Seconds, 1)

@@ -227,12 +227,14 @@ fn is_invalid(problem: &Problem) -> bool {
         && !matches!(problem.code, "idempotency_key_reused" | "model_error")
 }
 
-/// Failures in words, for clients that show the body of one to their user. Who asks for JSON gets the problem.
+/// Failures in words, for clients that show the body of one to their user: those call by `fetch`, which says so, in a
+/// browser and elsewhere. Everyone else, and who asks for JSON, gets the problem.
 pub async fn in_words(request: Request, next: Next) -> Response {
     let accept = request.headers().get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
     let json = accept.is_some_and(|accept| accept.contains("json"));
+    let shown = request.headers().contains_key("sec-fetch-mode") && !json;
     let mut response = next.run(request).await;
-    if json {
+    if !shown {
         return response;
     }
     let Some(problem) = response.extensions_mut().remove::<std::sync::Arc<Problem>>() else {

@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use axum::extract::{FromRequestParts, Request, State};
+use axum::extract::{FromRequestParts, MatchedPath, Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, Method, StatusCode, header};
 use axum::middleware::Next;
@@ -36,6 +36,8 @@ pub struct Caller {
     /// The workspace of the `Threadkeep-Workspace` header.
     header_workspace: Option<Uuid>,
     acting_for: Option<String>,
+    /// Whether the request names a thing of some workspace, which is not there for who is in none.
+    names_a_thing: bool,
     /// What the request took of its workspace's allowance, once that was known.
     of_workspace: Arc<OnceLock<Result<Allowance, Allowance>>>,
 }
@@ -60,10 +62,12 @@ impl Named {
 }
 
 pub async fn authenticate(State(app): State<AppState>, mut request: Request, next: Next) -> Response {
-    let caller = match identify(&app, request.method(), request.headers()).await {
+    let mut caller = match identify(&app, request.method(), request.headers()).await {
         Ok(caller) => caller,
         Err(problem) => return problem.into_response(),
     };
+    let route = request.extensions().get::<MatchedPath>();
+    caller.names_a_thing = route.is_some_and(|route| route.as_str().contains('{'));
     let allowance = match app.rate.as_ref().map(|rate| rate.take(&caller.id())) {
         Some(Err(refused)) => {
             let mut response = refused.refused().into_response();
@@ -98,6 +102,7 @@ async fn identify(app: &AppState, method: &Method, headers: &HeaderMap) -> Resul
         credential,
         header_workspace: workspace_header(headers)?,
         acting_for,
+        names_a_thing: false,
         of_workspace: Arc::default(),
     })
 }
@@ -221,6 +226,12 @@ impl Caller {
         &self.app
     }
 
+    /// Whether the body names a thing, as a path does.
+    pub fn naming(mut self, a_thing: bool) -> Self {
+        self.names_a_thing |= a_thing;
+        self
+    }
+
     /// For counting: one per person, one per key.
     fn id(&self) -> String {
         match &self.credential {
@@ -296,6 +307,7 @@ impl Caller {
         let membership = match (found.len(), named) {
             (1, _) => found.remove(0),
             (0, Some(_)) => return Err(Problem::not_found()),
+            (0, None) if self.names_a_thing => return Err(Problem::not_found()),
             (0, None) => {
                 return Err(workspace_required(
                     "You are in no workspace yet; make one with POST /v1/workspaces.",

@@ -111,7 +111,11 @@ impl Reader<'_> {
             (Some(thread), Some(id)) if thread != id => {
                 self.invalid("thread_id", "thread_id differs from the id of the resource: give one of them");
             }
-            (Some(thread), _) => self.write.id = Some(thread),
+            (Some(_), Some(_)) => {}
+            (Some(thread), None) => {
+                self.write.id = Some(thread);
+                self.write.id_is_attribute = true;
+            }
         }
     }
 

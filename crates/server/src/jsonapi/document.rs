@@ -25,6 +25,8 @@ pub enum Operation {
 pub struct ConversationWrite {
     /// The client's own id (create), or the path's (update).
     pub id: Option<Uuid>,
+    /// The id came as `thread_id` alone.
+    pub id_is_attribute: bool,
     /// The workspace that the relationship names.
     pub workspace: Option<Uuid>,
     /// Only ever set by a create.
@@ -35,6 +37,11 @@ pub struct ConversationWrite {
 }
 
 impl ConversationWrite {
+    /// Where the document says its id.
+    pub fn id_source(&self) -> Source {
+        Source::pointer(if self.id_is_attribute { "/data/attributes/thread_id" } else { "/data/id" })
+    }
+
     /// A conversation never moves: an update may name its workspace, but no other one.
     pub fn check_workspace(&self, stored: Uuid) -> Result<(), ApiError> {
         match self.workspace {

@@ -77,6 +77,7 @@ fn a_whole_create_is_read_to_the_byte() {
     };
     let expected = ConversationWrite {
         id: Some(id()),
+        id_is_attribute: false,
         workspace: Uuid::try_parse(OTHER).ok(),
         source: Some(Surface::Web),
         patch: ConversationPatch {

@@ -50,6 +50,8 @@ pub struct ListQuery {
     pub workspace: Option<Uuid>,
     pub filter: ConversationFilter,
     pub page: ListPage,
+    /// How many resources the page may have.
+    pub page_size: usize,
     /// As sent; whether such a zone exists is for the reader of the time zone database to say.
     pub time_zone: Option<String>,
 }
@@ -101,9 +103,10 @@ impl ListQuery {
             agent: reader.text("filter[agent]", MAX_AGENT_CHARS),
             deleted: reader.word("filter[deleted]", &["true", "false"], |v| v.parse().ok()).unwrap_or(false),
         };
-        let page = reader.list_page();
+        let page_size = reader.number("page[size]", PAGE_SIZES).unwrap_or(DEFAULT_PAGE_SIZE);
+        let page = reader.list_page(page_size);
         let time_zone = reader.params.get("timeZone").map(str::to_owned);
-        reader.errors.or(Self { view, workspace, filter, page, time_zone })
+        reader.errors.or(Self { view, workspace, filter, page, page_size, time_zone })
     }
 }
 
@@ -244,9 +247,8 @@ impl Reader {
         plain.or(filter)
     }
 
-    fn list_page(&mut self) -> ListPage {
+    fn list_page(&mut self, limit: usize) -> ListPage {
         let sort = self.sort();
-        let limit = self.number("page[size]", PAGE_SIZES).unwrap_or(DEFAULT_PAGE_SIZE);
         if self.params.get("page[after]").is_some() && self.params.get("page[before]").is_some() {
             self.refuse("page[before]", "page[after] and page[before] exclude each other; give one.".into());
         }

@@ -48,6 +48,7 @@ fn plain_list() -> ListQuery {
         workspace: None,
         filter: ConversationFilter::default(),
         page: ListPage::Sorted { sort: Sort::default(), seek: Seek::Start, limit: 50 },
+        page_size: 50,
         time_zone: None,
     }
 }
@@ -97,6 +98,7 @@ fn everything_asked_is_read() {
             seek: Seek::After(Position { value: SortValue::Text("Zoë".into()), id: id() }),
             limit: 100,
         },
+        page_size: 100,
         time_zone: Some("Europe/Berlin".into()),
     };
     assert_eq!(found, expected);

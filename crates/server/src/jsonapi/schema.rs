@@ -28,6 +28,19 @@ pub struct ConversationListDocument {
     /// With `include=workspace`.
     pub included: Option<Vec<WorkspaceResource>>,
     pub links: PageLinks,
+    pub meta: ListMeta,
+}
+
+/// About the page, not about what is on it.
+#[derive(ToSchema)]
+pub struct ListMeta {
+    pub page: PageMeta,
+}
+
+#[derive(ToSchema)]
+pub struct PageMeta {
+    /// How many resources a page of this list may have.
+    pub size: u32,
 }
 
 #[derive(ToSchema)]

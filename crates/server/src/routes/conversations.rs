@@ -89,6 +89,7 @@ async fn finish(
     view: &View,
     (document, empty): (Document, bool),
     links: Links<'_>,
+    meta: Option<&str>,
 ) -> Result<Vec<u8>, Problem> {
     let document = match (view.include_workspace, empty) {
         (false, _) => document,
@@ -98,7 +99,7 @@ async fn finish(
             document.including(|items| resource::add_workspace(items, &workspace, scope, view))
         }
     };
-    Ok(document.finish(links, None))
+    Ok(document.finish(links, meta))
 }
 
 type Links<'a> = &'a [(&'static str, Option<&'a str>)];
@@ -114,7 +115,7 @@ pub(super) async fn answer_one(
     let shown = Shown { conversation, messages, meta: None };
     let document = resource::one(&shown, view, &app.public_url);
     let link = resource::self_link(&app.public_url, conversation.id);
-    let bytes = finish(app, scope, view, (document, false), &[("self", Some(&link))]).await?;
+    let bytes = finish(app, scope, view, (document, false), &[("self", Some(&link))], None).await?;
     let headers =
         [(header::CONTENT_TYPE, MEDIA_TYPE.to_owned()), (header::ETAG, etag::of(conversation.version))];
     Ok((status, headers, bytes).into_response())
@@ -173,7 +174,9 @@ pub async fn list(
     let document = resource::many(shown, &query.view, &app.public_url);
     let own = resource::request_link(&app.public_url, &raw);
     let links = [("self", Some(own.as_str())), ("prev", prev.as_deref()), ("next", next.as_deref())];
-    let bytes = finish(&app, &scope, &query.view, (document, page.items.is_empty()), &links).await?;
+    let meta = json!({ "page": { "size": query.page_size } }).to_string();
+    let empty = page.items.is_empty();
+    let bytes = finish(&app, &scope, &query.view, (document, empty), &links, Some(&meta)).await?;
     Ok((StatusCode::OK, [(header::CONTENT_TYPE, MEDIA_TYPE)], bytes).into_response())
 }
 
@@ -314,11 +317,12 @@ pub async fn create(
     let write = app.write();
     let document = document::read(&bytes, Operation::Create, write.max_tabs)?;
     let scope = caller.scope(Named(query.workspace).and(document.workspace)?).await?;
+    let id_source = document.id_source();
     let new = NewConversation { id: document.id, source: document.source, patch: document.patch };
     let made = match app.store.create_conversation(&scope, &new, app.clock.new_id(), &write).await {
         Err(StoreError::Taken(_)) => {
             let detail = "A conversation with this id exists in the workspace; choose another.";
-            return Err(ApiError::client_id_taken(Source::pointer("/data/id"), detail).into());
+            return Err(ApiError::client_id_taken(id_source, detail).into());
         }
         made => made?,
     };

@@ -62,6 +62,7 @@ pub async fn create(
     let body: Value = parse(&bytes)?;
     let Create { mut asked, stream, background, store, previous } = read(&body)?;
     let named = named.and(member(&body, "", "workspace")?)?;
+    let caller = caller.naming(asked.conversation.is_some());
     let scope = caller.scope(named).await?;
     let answered: Result<Response, Problem> = async {
         if let Some(model) = &asked.options.model {

@@ -86,6 +86,7 @@ pub async fn create(
     let Body(bytes) = Body::from_request(request, &app).await?;
     let body: TurnRequest = parse(&bytes)?;
     let named = named.and(body.workspace)?;
+    let caller = caller.naming(body.conversation.is_some());
     let scope = caller.scope(named).await?;
     let respond_async = prefers_async(&headers);
     let idempotency = idempotency(&headers, &bytes)?;

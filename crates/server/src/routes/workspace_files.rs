@@ -41,7 +41,7 @@ pub async fn keep(
         return Ok(created(&take(&app, &scope, Bag::Workspace, request).await?));
     }
     let JsonBody(KeepFile { from, workspace }) = JsonBody::from_request(request, &app).await?;
-    let scope = caller.scope(named.and(workspace)?).await?;
+    let scope = caller.naming(true).scope(named.and(workspace)?).await?;
     let file = app.store.get_file(&scope, from).await?;
     let mut upload = Upload::new(&app, &scope, Target { bag: Bag::Workspace, source: FileSource::User });
     upload.copy(&file).await?;

@@ -2,24 +2,11 @@
 
 use std::io::{self, BufRead};
 
+use domain::transfer::fields::JSON_COLUMNS;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::scan::{Found, MAX_ELEMENT, Place};
-
-/// Columns whose cells are JSON.
-const JSON: [&str; 10] = [
-    "messages",
-    "parts",
-    "tabs",
-    "context",
-    "metadata",
-    "sources",
-    "attachments",
-    "fileAttachments",
-    "file_attachments",
-    "tool_calls",
-];
 
 pub struct Csv<R> {
     from: R,
@@ -156,7 +143,9 @@ impl<R: BufRead> Csv<R> {
         for (name, cell) in header.iter().zip(cells) {
             if cell.is_empty() {
                 object.insert(name.clone(), Value::Null);
-            } else if JSON.contains(&name.as_str()) && serde_json::from_str::<&RawValue>(&cell).is_ok() {
+            } else if JSON_COLUMNS.contains(&name.as_str())
+                && serde_json::from_str::<&RawValue>(&cell).is_ok()
+            {
                 raw.push((name, cell));
             } else {
                 object.insert(name.clone(), Value::String(cell));

@@ -66,7 +66,11 @@ impl<'a> Records<'a> {
         tables: &mut Tables,
         found: &mut Things,
     ) -> Result<bool> {
-        let (known, read) = match Fields::read(record) {
+        let fields = Fields::read(record);
+        if let Some(spread) = fields.as_ref().ok().and_then(Fields::spread) {
+            return self.read(&spread, entry, tables, found);
+        }
+        let (known, read) = match fields {
             Err(refusal) => (false, Err(refusal.into())),
             Ok(fields) => match look(&fields, self.target.format) {
                 Err(refusal) => {

@@ -7,6 +7,7 @@ use crate::world::{CONVERSATIONS, World, code, detail, id_of, item, parameter, s
 stories!(
     filters_choose,
     the_workspace_filter,
+    a_list_says_how_long_its_pages_are,
     lists_leave_the_large_fields_out,
     fieldsets_are_sparse,
     the_workspace_is_included,
@@ -73,6 +74,16 @@ async fn the_workspace_filter(world: World) {
     assert_eq!((answer.status, parameter(&answer)), (400, "filter[workspace]"));
     let bob = world.other("bob", "globex").await;
     assert_eq!(bob.get(&format!("{CONVERSATIONS}?filter[workspace]={one}")).await.status, 404);
+}
+
+async fn a_list_says_how_long_its_pages_are(world: World) {
+    for title in ["a", "b", "c"] {
+        world.create(json!({ "title": title })).await;
+    }
+    assert_eq!(world.list("").await["meta"], json!({ "page": { "size": 50 } }));
+    for query in ["page[size]=2", "page[size]=2&filter[query]=a"] {
+        assert_eq!(world.list(query).await["meta"], json!({ "page": { "size": 2 } }), "{query}");
+    }
 }
 
 async fn lists_leave_the_large_fields_out(world: World) {

@@ -218,6 +218,13 @@ async fn a_taken_id_is_refused(world: World) {
         let before = world.everything().await;
         let answer = world.post(body.clone()).await;
         assert_eq!((answer.status, code(&answer)), (409, "client_id_taken"), "{}", answer.text);
+        assert_eq!(pointer(&answer), "/data/attributes/thread_id");
+        for attributes in [json!({}), json!({ "thread_id": id })] {
+            let named =
+                json!({ "data": { "type": "chat_conversation", "id": id, "attributes": attributes } });
+            let answer = world.post(named.to_string()).await;
+            assert_eq!((code(&answer), pointer(&answer)), ("client_id_taken", "/data/id"), "{}", answer.text);
+        }
         assert_eq!(world.everything().await, before);
         if !deleted {
             assert_eq!(world.delete(&id).await.status, 204);

@@ -262,7 +262,8 @@ async fn messages_are_edited_answered_again_and_heard_once(backend: Backend) -> 
     let mut live = Live::open(post(&world, &said("u3", "three"))).await;
     live.until("text-delta").await;
     let refused = ask(post(&world, &said("u4", "four"))).await;
-    assert_eq!((refused.status, refused.header("content-type")), (409, "text/plain; charset=utf-8"));
+    assert_eq!((refused.status, &refused.body["code"]), (409, &json!("conversation_busy")));
+    assert_eq!(refused.header("content-type"), "application/problem+json");
     busy.open();
     live.rest().await;
     // What was refused is not here: however the client sends it once more, it is said now.
@@ -559,12 +560,19 @@ async fn an_approval_that_is_not_there_is_refused(backend: Backend) -> Option<()
 async fn refusals_are_words_for_people(backend: Backend) -> Option<()> {
     let world = World::start(backend).await?;
     let bad = json!({ "id": "c", "messages": [] });
-    let words = ask(post(&world, &bad)).await;
+    // As `fetch` sends it, in a browser and in Node.
+    let by_fetch = |request: RequestBuilder| request.header("sec-fetch-mode", "cors").header("accept", "*/*");
+    let words = ask(by_fetch(post(&world, &bad))).await;
     assert_eq!((words.status, words.header("content-type")), (422, "text/plain; charset=utf-8"));
     assert_eq!(words.text, "messages must have at least one message.");
-    let problem = ask(post(&world, &bad).header("accept", "application/json")).await;
-    assert_eq!((problem.status, &problem.body["code"]), (422, &json!("invalid_value")));
-    let nobody = ask(world.server.request(Method::POST, "/v1/ai/chat").body("{}")).await;
+    // Any other client gets the problem, and who asks for it.
+    let asked = post(&world, &bad).header("sec-fetch-mode", "cors").header("accept", "application/json");
+    for request in [post(&world, &bad), post(&world, &bad).header("accept", "*/*"), asked] {
+        let problem = ask(request).await;
+        assert_eq!(problem.header("content-type"), "application/problem+json");
+        assert_eq!((problem.status, &problem.body["code"]), (422, &json!("invalid_value")));
+    }
+    let nobody = ask(by_fetch(world.server.request(Method::POST, "/v1/ai/chat").body("{}"))).await;
     assert_eq!((nobody.status, nobody.header("www-authenticate")), (401, "Bearer"));
     assert!(nobody.text.starts_with("Send Authorization"), "{}", nobody.text);
     let broken =

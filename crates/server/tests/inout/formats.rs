@@ -101,6 +101,42 @@ async fn every_format_becomes_the_conversations_it_tells_of() {
     }
 }
 
+/// As a database without a type for JSON dumps its tables.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn columns_of_json_may_be_texts() {
+    let house = House::sqlite();
+    let said = json!([{ "role": "user", "content": "Hello", "ts": "2026-05-14T09:12:33.000Z" }]);
+    let row = json!({
+        "thread_id": "0b8e7b8c-91b5-4d38-8f3c-0e5a3f7d2a11", "title": "A row", "source": "web",
+        "messages": said.to_string(), "context": r#"{"root":"x","rowCount":7}"#,
+        "tabs": r#"[{"key":"invoices","destinationId":"invoices"}]"#, "active_tab_key": "invoices",
+        "created_at": "2026-05-14T09:12:30Z", "updated_at": "2026-05-14T09:12:36Z",
+    });
+    let id = "0b8e7b8c-91b5-4d38-8f3c-0e5a3f7d2a12";
+    let tables = json!({
+        "conversations": [{ "id": id, "user_id": "u1", "org_id": "o", "workspace_id": "w", "title": "Two tables",
+            "created_at": "2026-05-15T08:00:00Z", "updated_at": "2026-05-15T08:00:00Z" }],
+        "messages": [{ "id": "0b8e7b8c-91b5-4d38-8f3c-0e5a3f7d2a13", "conversation_id": id, "role": "assistant",
+            "content": "[not JSON]", "sources": r#"[{"title":"Page","url":"https://a.example"}]"#,
+            "metadata": r#"{"k":1.50}"#, "attachments": "[]", "created_at": "2026-05-15T08:00:01Z" }],
+    });
+    for (name, document) in [("row.json", &row), ("tables.json", &tables)] {
+        let told = house.import(&[&house.write(name, document.to_string())]).await;
+        assert_eq!((&told["imported"]["conversations"], &told["refused"]), (&json!(1), &json!(0)), "{told}");
+    }
+    let all = conversations(&house).await;
+    let message = |at: usize| &all[at]["branches"][0]["messages"][0];
+    assert_eq!(message(0)["content"], json!([{ "type": "text", "text": "Hello" }]));
+    assert_eq!(all[0]["context"], json!({ "root": "x", "rowCount": 7 }));
+    assert_eq!(
+        (&all[0]["tabs"][0]["key"], &all[0]["active_tab_key"]),
+        (&json!("invoices"), &json!("invoices"))
+    );
+    assert_eq!(message(1)["content"][0], json!({ "type": "text", "text": "[not JSON]" }));
+    assert_eq!(message(1)["sources"][0]["url"], "https://a.example");
+    assert_eq!(message(1)["metadata"], json!({ "k": 1.5 }));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tables_as_csv_are_put_together() {
     let house = House::sqlite();

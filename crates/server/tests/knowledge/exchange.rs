@@ -88,6 +88,7 @@ async fn files_as_the_world_writes_them(backend: Backend) -> Option<()> {
         ("text/csv; charset=utf-8", "\u{feff}on,ok,n,name\r\n2026-05-14,Yes,36,Ada\r\n\r\n".into()),
         ("application/json", br#"[{"name":"Ada","n":36,"ok":true,"on":"2026-05-14"}]"#.to_vec()),
         ("application/json", b"{\"name\":\"Ada\",\"n\":36,\n\"ok\":true,\"on\":\"2026-05-14\"}\n".to_vec()),
+        ("application/json", br#"{"rows":[{"name":"Ada","n":36,"ok":true,"on":"2026-05-14"}]}"#.to_vec()),
         ("application/x-ndjson", b"\n{\"name\":\"Ada\",\"n\":36,\"ok\":true,\"on\":\"2026-05-14\"}".to_vec()),
         (&Form::kind(), form("people.CSV", "name,n,ok,on\nAda,36,1,2026-05-14\n")),
         (

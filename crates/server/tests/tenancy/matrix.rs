@@ -176,7 +176,8 @@ async fn foreign(server: &TestServer, row: &Row, who: &Who, victim: &Ids) {
                 twins(server, row, naming, who, pair, 404).await;
             }
             let status = match (&who.home, row.admin && !who.administers_home) {
-                (None, _) => 400,
+                // There is nowhere to look for it.
+                (None, _) => 404,
                 (Some(_), true) => 403,
                 (Some(_), false) => row.absent,
             };

@@ -224,8 +224,16 @@ async fn a_workspace_is_removed_with_all_that_it_grants(backend: Backend) {
     for caller in [&team.boss, &team.mate] {
         expect(&get(caller, &path).await, 404, "not_found");
         expect(&get(caller, CONVERSATIONS).await, 400, "workspace_required");
-        let named = format!("{CONVERSATIONS}/{conversation}?workspace={}", team.workspace);
-        expect(&get(caller, &named).await, 404, "not_found");
+        // Who is in no workspace has nowhere to look: what is named is not there.
+        let gone = format!("{CONVERSATIONS}/{conversation}");
+        for path in [&gone, &format!("{gone}?workspace={}", team.workspace), &format!("{gone}/files")] {
+            expect(&get(caller, path).await, 404, "not_found");
+        }
+        let turn = json!({ "conversation": conversation, "message": "Are you there?" });
+        expect(&post(caller, "/v1/turns", turn).await, 404, "not_found");
+        let copy = json!({ "from": conversation });
+        expect(&post(caller, "/v1/files", copy).await, 404, "not_found");
+        expect(&post(caller, "/v1/turns", json!({ "message": "Hello" })).await, 400, "workspace_required");
     }
     expect(&get(&server.caller(&key), CONVERSATIONS).await, 401, "unauthenticated");
 
