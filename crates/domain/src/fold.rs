@@ -14,9 +14,6 @@ use crate::message::Block;
 /// What a tool call that never ended has for its error.
 const INTERRUPTED: &str = "interrupted";
 
-/// How much one answer may hold. It is a row, an event and a part of every reload, each of them a copy of it in memory.
-pub const MAX_ANSWER_BYTES: usize = 6 * 1024 * 1024;
-
 /// The blocks of a run that has ended, of its events with their times.
 pub fn fold(events: impl IntoIterator<Item = (i64, RunEvent)>) -> Vec<Block> {
     let mut fold = Fold::default();
@@ -34,7 +31,6 @@ pub struct Fold {
     steps: HashMap<String, usize>,
     /// Where each tool call stands, by its round and id, and whether it is still open.
     calls: HashMap<(u32, String), (usize, bool)>,
-    bytes: usize,
     ended: bool,
 }
 
@@ -62,10 +58,8 @@ impl Fold {
             RunEvent::Step(step) => self.step(ts, step),
             RunEvent::ToolCalls(calls) => self.tool_calls(calls),
             RunEvent::ToolResult(result) => self.tool_result(result),
-            RunEvent::Sources(found) => {
-                found.sources.iter().cloned().for_each(|source| self.add(Block::Source(source)));
-            }
-            RunEvent::File(file) => self.add(Block::File {
+            RunEvent::Sources(found) => self.blocks.extend(found.sources.iter().cloned().map(Block::Source)),
+            RunEvent::File(file) => self.blocks.push(Block::File {
                 file_id: file.file_id,
                 name: file.name.clone(),
                 mime_type: file.mime_type.clone(),
@@ -75,7 +69,7 @@ impl Fold {
             RunEvent::Result(result) => self.result(&result.message),
             RunEvent::Error(error) => {
                 self.ended = true;
-                self.add(Block::Error { code: error.code.clone(), message: error.message.clone() });
+                self.blocks.push(Block::Error { code: error.code.clone(), message: error.message.clone() });
             }
         }
     }
@@ -83,11 +77,6 @@ impl Fold {
     /// What there is so far.
     pub fn blocks(&self) -> &[Block] {
         &self.blocks
-    }
-
-    /// How much that is: of each block what others wrote into it, and a little for itself.
-    pub fn bytes(&self) -> usize {
-        self.bytes
     }
 
     /// The text that is said now: more of it joins it, and the end replaces it.
@@ -119,38 +108,19 @@ impl Fold {
         self.blocks
     }
 
-    fn add(&mut self, block: Block) {
-        self.bytes += weigh(&block);
-        self.blocks.push(block);
-    }
-
-    fn change(&mut self, at: usize, change: impl FnOnce(&mut Block)) {
-        if let Some(block) = self.blocks.get_mut(at) {
-            self.bytes -= weigh(block);
-            change(block);
-            self.bytes += weigh(block);
-        }
-    }
-
     fn text(&mut self, delta: &str) {
         match self.blocks.last_mut() {
             _ if delta.is_empty() => {}
-            Some(Block::Text { text }) => {
-                text.push_str(delta);
-                self.bytes += delta.len();
-            }
-            _ => self.add(Block::Text { text: delta.to_owned() }),
+            Some(Block::Text { text }) => text.push_str(delta),
+            _ => self.blocks.push(Block::Text { text: delta.to_owned() }),
         }
     }
 
     fn reasoning(&mut self, delta: &str) {
         match self.blocks.last_mut() {
             _ if delta.is_empty() => {}
-            Some(Block::Reasoning { text }) => {
-                text.push_str(delta);
-                self.bytes += delta.len();
-            }
-            _ => self.add(Block::Reasoning { text: delta.to_owned() }),
+            Some(Block::Reasoning { text }) => text.push_str(delta),
+            _ => self.blocks.push(Block::Reasoning { text: delta.to_owned() }),
         }
     }
 
@@ -158,11 +128,8 @@ impl Fold {
         self.ended = true;
         match self.blocks.last_mut() {
             _ if message.is_empty() => {}
-            Some(Block::Text { text }) => {
-                self.bytes = self.bytes - text.len() + message.len();
-                message.clone_into(text);
-            }
-            _ => self.add(Block::Text { text: message.to_owned() }),
+            Some(Block::Text { text }) => message.clone_into(text),
+            _ => self.blocks.push(Block::Text { text: message.to_owned() }),
         }
     }
 
@@ -170,7 +137,7 @@ impl Fold {
         let at = match self.steps.get(&line.id) {
             Some(known) => *known,
             None => {
-                self.add(Block::Step {
+                self.blocks.push(Block::Step {
                     id: line.id.clone(),
                     name: String::new(),
                     status: line.status,
@@ -184,8 +151,9 @@ impl Fold {
                 self.blocks.len() - 1
             }
         };
-        self.change(at, |block| {
-            let Block::Step { name, status, args, result, error, duration_ms, .. } = block else { return };
+        if let Some(Block::Step { name, status, args, result, error, duration_ms, .. }) =
+            self.blocks.get_mut(at)
+        {
             line.name.clone_into(name);
             *status = line.status;
             set(args, line.args.as_deref());
@@ -194,17 +162,16 @@ impl Fold {
             if line.error.is_some() {
                 error.clone_from(&line.error);
             }
-        });
+        }
     }
 
     fn tool_calls(&mut self, announced: &ToolCalls) {
         for call in &announced.calls {
             let at = self.call(announced.round, &call.id).0;
-            self.change(at, |block| {
-                let Block::ToolCall { name, args, .. } = block else { return };
+            if let Some(Block::ToolCall { name, args, .. }) = self.blocks.get_mut(at) {
                 call.name.clone_into(name);
                 set(args, Some(&call.args));
-            });
+            }
         }
     }
 
@@ -212,23 +179,26 @@ impl Fold {
         let call = self.call(ended.round, &ended.id);
         call.1 = false;
         let at = call.0;
-        self.change(at, |block| {
-            let Block::ToolCall { name, result, error, truncated, .. } = block else { return };
+        if let Some(Block::ToolCall { name, result, error, truncated, .. }) = self.blocks.get_mut(at) {
             ended.name.clone_into(name);
             *result = ended.result.as_deref().map(compact);
             error.clone_from(&ended.error);
             *truncated = ended.truncated;
-        });
+        }
     }
 
     /// The call's place and whether it is open; a new one gets its block here.
     fn call(&mut self, round: u32, id: &str) -> &mut (usize, bool) {
         self.calls.entry((round, id.to_owned())).or_insert_with(|| {
-            let id = id.to_owned();
-            let (name, args, result, error) = (String::new(), None, None, None);
-            let block = Block::ToolCall { id, name, args, result, error, truncated: false, round };
-            self.bytes += weigh(&block);
-            self.blocks.push(block);
+            self.blocks.push(Block::ToolCall {
+                id: id.to_owned(),
+                name: String::new(),
+                args: None,
+                result: None,
+                error: None,
+                truncated: false,
+                round,
+            });
             (self.blocks.len() - 1, true)
         })
     }
@@ -238,25 +208,6 @@ fn set(field: &mut Option<Raw>, given: Option<&RawValue>) {
     if let Some(given) = given {
         *field = Some(compact(given));
     }
-}
-
-/// What a block takes beside what it is given: the names of its fields, its ids and numbers.
-const BLOCK_BYTES: usize = 128;
-
-fn weigh(block: &Block) -> usize {
-    let raw = |raw: &Option<Raw>| raw.as_ref().map_or(0, |raw| raw.get().len());
-    let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
-    BLOCK_BYTES
-        + match block {
-            Block::Text { text } | Block::Reasoning { text } => text.len(),
-            Block::Step { id, name, args, result, error, .. }
-            | Block::ToolCall { id, name, args, result, error, .. } => {
-                id.len() + name.len() + raw(args) + raw(result) + text(error)
-            }
-            Block::Source(source) => source.title.len() + source.snippet.len() + text(&source.url),
-            Block::File { name, .. } => name.len(),
-            Block::Error { code, message } => code.len() + message.len(),
-        }
 }
 
 /// The same JSON without white space between its parts.

@@ -184,16 +184,6 @@ proptest! {
         prop_assert_eq!(json(&prefix.finish()), json(&fold(events)));
     }
 
-    /// Whatever is replaced on the way, what is counted is what is there.
-    #[test]
-    fn its_size_is_that_of_its_blocks(events in log()) {
-        let mut fold = Fold::default();
-        for (ts, event) in &events {
-            fold.push(*ts, event);
-            prop_assert_eq!(fold.bytes(), fold.blocks().iter().map(weigh).sum::<usize>());
-        }
-    }
-
     /// Live and from the log, byte for byte.
     #[test]
     fn the_log_folds_to_the_same_bytes(events in log()) {

@@ -489,22 +489,3 @@ pub fn floods() -> Vec<Case> {
         ("1 GiB of deltas", vec![ok(), Lines(1 << 20, delta)], Protocol("64 MiB"), (0, 0, 0)),
     ])
 }
-
-/// A new step with each line, or the same one again and again.
-fn long_step(id: u64) -> String {
-    format!(
-        r#"{{"type":"step","id":"{id}","name":"n","status":"running","result":"{}"}}"#,
-        "x".repeat(64 << 10)
-    )
-}
-
-/// Sandboxes whose answer would be as long as what they send, and one whose is not.
-#[must_use]
-pub fn endless_answers() -> Vec<Case> {
-    let steps = |line: fn(u64) -> String| vec![ok(), Lines(1 << 14, line)];
-    cases(vec![
-        ("an answer of 1 GiB of text", vec![ok(), Lines(1 << 20, delta)], Protocol("6 MiB"), (0, 0, 0)),
-        ("an answer of 1 GiB of steps", steps(long_step), Protocol("6 MiB"), (0, 0, 0)),
-        ("a step that is told 1 GiB", steps(|_| long_step(0)), Protocol("64 MiB"), (0, 0, 0)),
-    ])
-}

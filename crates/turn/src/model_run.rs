@@ -17,7 +17,6 @@ use domain::budget::{Fitted, fit};
 use domain::entry::{Dispatch as Sent, Trace};
 use domain::event::{RunEvent, Text};
 use domain::file::Bag;
-use domain::fold::MAX_ANSWER_BYTES;
 use domain::kept::Kept;
 use domain::model::{Ask, Finish, Gathered, Manner, ModelEvent, ModelFault, Prompt, ToolSpec};
 use domain::run::{Usage, UsageDetails};
@@ -260,11 +259,6 @@ impl ModelRun<'_> {
             self.used.input_tokens = before.input_tokens + gathered.usage.input_tokens;
             self.used.output_tokens = before.output_tokens + gathered.usage.output_tokens;
             self.details = details + gathered.details;
-            if self.log.fold.bytes() > MAX_ANSWER_BYTES {
-                let limit = MAX_ANSWER_BYTES / (1024 * 1024);
-                let message = format!("The model's answer has more than {limit} MiB.");
-                return Err(Halt::Ending(Ending::failed("model_error", message)));
-            }
             // What came with the end of an answer is stored with what follows it.
             if waited || gathered.end.is_none() {
                 self.log.flush().await?;

@@ -2,7 +2,6 @@
 
 use domain::entry::{Dispatch as Sent, Trace};
 use domain::event::{Log, Raw, RunEvent, Text};
-use domain::fold::MAX_ANSWER_BYTES;
 use domain::line::Line;
 use domain::message::Message;
 use domain::secret::Secret;
@@ -55,7 +54,6 @@ impl Turns {
             for item in received {
                 ending = self.take(log, item)?.or(ending);
             }
-            let ending = ending.or_else(|| too_long(log));
             // What came with the end is stored with the end.
             if let Some(ending) = ending {
                 point!("sandbox.ended");
@@ -142,14 +140,6 @@ impl Turns {
         }
         Ok(None)
     }
-}
-
-fn too_long(log: &RunLog) -> Option<Ending> {
-    (log.fold.bytes() > MAX_ANSWER_BYTES).then(|| {
-        let limit = MAX_ANSWER_BYTES / (1024 * 1024);
-        let message = format!("The answer has more than {limit} MiB. Large results belong into files.");
-        Ending::failed("sandbox_protocol", message)
-    })
 }
 
 /// The bytes of a line that was understood: JSON.

@@ -15,7 +15,6 @@ stories!(
     each_vendor_is_sent_the_thread_and_read,
     a_providers_failure_is_told_and_the_next_turn_goes_on,
     a_cancelled_answer_lets_the_provider_go,
-    an_answer_without_end_is_ended,
     a_name_that_is_no_model_is_told,
     a_message_that_cannot_fit_is_refused_before_anything_is_written,
     the_budget_holds_and_its_cut_stays,
@@ -249,25 +248,6 @@ async fn a_cancelled_answer_lets_the_provider_go(backend: Backend) -> Option<()>
         assert_eq!(parts[0], json!({ "type": "text", "text": "Begun" }));
         assert_eq!(parts[1]["code"], "cancelled");
     }
-    Some(())
-}
-
-async fn an_answer_without_end_is_ended(backend: Backend) -> Option<()> {
-    let piece = "so on and ".repeat(20_000);
-    let (world, provider) = world(backend, stream(&Vendor::OpenAi.says(&[piece.as_str(); 40]))).await?;
-    provider.then(stream(&Vendor::OpenAi.says(&["Fine."])));
-    let body = json!({ "message": "Hi", "mode": "ask", "model": Vendor::OpenAi.model() });
-    let begun = world.begin_async(&body).await;
-    let conversation = begun["conversation"].as_str().unwrap();
-    let ended = world.settled(begun["run"].as_str().unwrap()).await;
-    assert_eq!(ended["error"]["code"], "model_error", "{ended}");
-    assert!(ended["error"]["message"].as_str().unwrap().contains("6 MiB"), "{ended}");
-    let parts = world.last_parts(conversation).await;
-    assert_eq!((parts[0]["type"].as_str(), parts[1]["code"].as_str()), (Some("text"), Some("model_error")));
-    let kept = parts[0]["text"].as_str().unwrap();
-    assert!(kept.len() > 6 << 20 && kept.starts_with(&piece) && kept.len() % piece.len() == 0);
-    world.tell(&json!({ "conversation": conversation, "message": "And?" })).await;
-    assert_eq!(world.thread(conversation).await.last().unwrap().1, "Fine.");
     Some(())
 }
 
