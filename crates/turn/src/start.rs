@@ -48,8 +48,8 @@ impl Turns {
     ) -> Result<Started, TurnError> {
         let inner = &self.inner;
         let under_way = self.take_on()?;
-        self.check_agent(scope, turn.agent.as_deref()).await?;
-        self.check_length(scope, &turn).await?;
+        let checked = self.check_turn(scope, &turn).await;
+        self.unless_repeated(scope, idempotency.as_ref(), checked).await?;
         let clock = &inner.clock;
         let brought = &turn.brought;
         let new = NewTurn {
@@ -68,6 +68,41 @@ impl Turns {
         };
         let (turns, scope) = (self.clone(), scope.clone());
         self.to_its_end(under_way, async move { turns.begin(&scope, new).await }).await
+    }
+
+    async fn check_turn(&self, scope: &Scope, turn: &StartTurn) -> Result<(), TurnError> {
+        self.check_agent(scope, turn.agent.as_deref()).await?;
+        self.check_length(scope, turn).await
+    }
+
+    async fn check_execution(&self, scope: &Scope, execution: &StartExecution) -> Result<(), TurnError> {
+        let agent = execution.agent.as_deref();
+        self.check_agent(scope, agent).await?;
+        self.check_prompt(scope, &execution.prompt, agent).await
+    }
+
+    /// What was accepted once is not refused when it comes again, whatever has gone since: its run is the answer.
+    async fn unless_repeated(
+        &self,
+        scope: &Scope,
+        idempotency: Option<&Idempotency>,
+        checked: Result<(), TurnError>,
+    ) -> Result<(), TurnError> {
+        match checked {
+            Err(_) if self.is_repeated(scope, idempotency).await? => Ok(()),
+            checked => checked,
+        }
+    }
+
+    /// Whether the caller has sent this key before.
+    pub async fn is_repeated(
+        &self,
+        scope: &Scope,
+        idempotency: Option<&Idempotency>,
+    ) -> Result<bool, TurnError> {
+        let Some(idempotency) = idempotency else { return Ok(false) };
+        let now = self.inner.clock.now();
+        Ok(self.inner.store.find_repeated(scope, idempotency, now).await?.is_some())
     }
 
     async fn begin(&self, scope: &Scope, new: NewTurn) -> Result<Started, TurnError> {
@@ -128,8 +163,8 @@ impl Turns {
     ) -> Result<Started, TurnError> {
         let inner = &self.inner;
         let under_way = self.take_on()?;
-        self.check_agent(scope, execution.agent.as_deref()).await?;
-        self.check_prompt(scope, &execution.prompt, execution.agent.as_deref()).await?;
+        let checked = self.check_execution(scope, &execution).await;
+        self.unless_repeated(scope, execution.idempotency.as_ref(), checked).await?;
         let StartExecution { id, prompt, agent, workflow, model, files, idempotency } = execution;
         let new = NewExecution {
             id,

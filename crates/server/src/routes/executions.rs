@@ -99,6 +99,8 @@ pub async fn create(
         let file = file
             .and_then(|file| if file.bag == Bag::Workspace { Ok(file) } else { Err(StoreError::NotFound) });
         let file: File = match file {
+            // Of a request that was accepted once, it may have been deleted since.
+            Err(StoreError::NotFound) if app.turns.is_repeated(&scope, idempotency.as_ref()).await? => break,
             Err(StoreError::NotFound) => {
                 let detail = format!("There is no file {asset} in this workspace.");
                 return Err(Problem::invalid_value(&format!("/assets/{at}"), detail));
