@@ -1,6 +1,6 @@
 //! Accepting a turn. What comes back is durable: the message, the run and the idempotency record are committed.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use domain::open_runs::OpenRuns;
 use domain::run::{Run, StartTurn, TurnMessage, Usage};
@@ -15,6 +15,9 @@ use uuid::Uuid;
 use crate::Turns;
 use crate::error::TurnError;
 use crate::failpoint::point;
+
+/// For how long a sandbox waits at most until its files are in the log: what it says next stands after them.
+const RESULTS_LOGGED: Duration = Duration::from_secs(1);
 
 /// An accepted turn.
 #[derive(Debug, Clone, PartialEq)]
@@ -211,10 +214,12 @@ impl Turns {
         self.inner.live.note_usage(run, usage);
     }
 
-    /// A run's sandbox has sent files back: whoever drives it puts them into its log.
+    /// A run's sandbox has sent files back: whoever drives it puts them into its log. Where that is this node it is
+    /// waited for.
     pub async fn note_results(&self, run: Uuid) {
-        if !self.inner.live.note_results(run) {
-            self.tell(&[News::Results(run)]).await;
-        }
+        let Some(live) = self.inner.live.note_results(run) else {
+            return self.tell(&[News::Results(run)]).await;
+        };
+        let _ = tokio::time::timeout(RESULTS_LOGGED, live.results_logged()).await;
     }
 }
