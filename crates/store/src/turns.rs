@@ -183,6 +183,9 @@ pub struct LogPage {
     pub expired: bool,
 }
 
+/// The entries of batches, and the last of their entries and events.
+pub(crate) type Batches = (Vec<String>, Option<(i64, i64)>);
+
 /// What a heartbeat found of this node's runs.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Heartbeat {

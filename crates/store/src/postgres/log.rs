@@ -14,7 +14,7 @@ use crate::error::{Result, StoreError};
 use crate::list::Dialect;
 use crate::parts::{PART_BYTES, Part};
 use crate::store::log::Log;
-use crate::turns::{Held, KEY_LIFE, LogPage};
+use crate::turns::{Batches, Held, KEY_LIFE, LogPage};
 
 #[async_trait]
 impl Log for PostgresStore {
@@ -97,8 +97,7 @@ async fn page(
     Ok(LogPage { run: runs::read(found)?, expired: found.try_get(runs::MORE)?, entries, last })
 }
 
-/// The entries of batches, and the last of their entries and events.
-fn read(rows: &[Row]) -> Result<(Vec<String>, Option<(i64, i64)>)> {
+fn read(rows: &[Row]) -> Result<Batches> {
     let entries = rows.iter().map(|row| Ok(row.try_get(0)?)).collect::<Result<_>>()?;
     let last = rows.last().map(|row| Ok::<_, StoreError>((row.try_get(1)?, row.try_get(2)?))).transpose()?;
     Ok((entries, last))

@@ -13,7 +13,7 @@ use super::{SqliteStore, runs};
 use crate::error::{Result, StoreError};
 use crate::parts::{PART_BYTES, Part};
 use crate::store::log::Log;
-use crate::turns::{Held, KEY_LIFE, LogPage, own_scope};
+use crate::turns::{Batches, Held, KEY_LIFE, LogPage, own_scope};
 
 #[async_trait]
 impl Log for SqliteStore {
@@ -66,9 +66,6 @@ fn expired(db: &Connection, workspace: Uuid, run: Uuid) -> Result<bool> {
         .prepare_cached("SELECT log_expired FROM runs WHERE workspace_id = ?1 AND id = ?2")?
         .query_row(params![workspace, run], |row| row.get(0))?)
 }
-
-/// Their entries, and the last of their entries and events.
-type Batches = (Vec<String>, Option<(i64, i64)>);
 
 /// Batches whose `column` is over `after`, until they make `max_bytes`. No event's number is above its entry's, so
 /// the key finds the place.
