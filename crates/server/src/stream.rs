@@ -9,7 +9,7 @@ use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use domain::approval::all_undecided;
-use domain::event::{Done, Failed, RunEvent};
+use domain::event::{Done, Failed, RunEvent, Turn};
 use domain::run::{Run, RunStatus};
 use domain::scope::{Role, Scope};
 use domain::wire::{Renderer, Wire, forward};
@@ -52,7 +52,8 @@ impl Telling {
 struct Reader {
     follower: Follower,
     telling: Telling,
-    run: Uuid,
+    /// What is said first, where the log does not say it any more.
+    turn: Turn,
     workspace: Uuid,
     /// An execution's lines go on as they came.
     raw: bool,
@@ -140,7 +141,7 @@ impl Reader {
     /// The credential may have been taken back, the membership, or the conversation from the caller's sight.
     async fn recheck(&self) -> Result<(), Problem> {
         let scope = self.caller.recheck(self.named()).await?;
-        self.caller.app().store.get_run(&scope, self.run).await?;
+        self.caller.app().store.get_run(&scope, self.turn.run).await?;
         Ok(())
     }
 
@@ -154,7 +155,7 @@ impl Reader {
             key: None,
             administers: false,
         };
-        let run = self.caller.app().store.get_run(&everybody, self.run).await;
+        let run = self.caller.app().store.get_run(&everybody, self.turn.run).await;
         matches!(run, Err(StoreError::NotFound))
     }
 
@@ -162,13 +163,15 @@ impl Reader {
     fn gone(&mut self) -> Bytes {
         self.telling.over = true;
         let (code, message) = ("cancelled".to_owned(), "the conversation was deleted".to_owned());
+        let (last, now) = (self.follower.last_seen(), self.caller.app().clock.now().as_millisecond());
+        // One that waited in the queue has said nothing yet.
+        let turn = (last == 0).then(|| RunEvent::Turn(self.turn.clone()));
         let end = [
             RunEvent::Error(Failed { code, message, assistant: None }),
             RunEvent::Done(Done { status: RunStatus::Cancelled }),
         ];
-        let (last, now) = (self.follower.last_seen(), self.caller.app().clock.now().as_millisecond());
         let mut out = Vec::new();
-        for (event, seq) in end.iter().zip(last + 1..) {
+        for (event, seq) in turn.iter().chain(&end).zip(last + 1..) {
             let data = serde_json::to_string(event).unwrap_or_default();
             if self.raw {
                 forward(now, event.name(), &data, None, &mut out);
@@ -185,7 +188,7 @@ impl Reader {
             return;
         }
         let Ok(scope) = self.caller.scope(self.named()).await else { return };
-        if let Ok(run) = self.caller.app().store.get_run(&scope, self.run).await {
+        if let Ok(run) = self.caller.app().store.get_run(&scope, self.turn.run).await {
             self.telling.renderer.know(run.usage);
         }
     }
@@ -197,7 +200,7 @@ impl Reader {
             return false;
         }
         let Ok(scope) = self.caller.scope(self.named()).await else { return false };
-        let known = self.caller.app().store.list_approvals(scope.workspace, self.run).await;
+        let known = self.caller.app().store.list_approvals(scope.workspace, self.turn.run).await;
         known.is_ok_and(|known| all_undecided(&known, waiting))
     }
 }
@@ -215,8 +218,10 @@ pub fn respond_as(follower: Follower, telling: Telling, caller: Caller, run: &Ru
     let raw = wire == Wire::Ndjson && run.execution.is_some();
     let checked = Instant::now();
     let rights = caller.app().turns.rights(run.workspace);
-    let (run_id, workspace) = (run.id, run.workspace);
-    let reader = Reader { follower, telling, run: run_id, workspace, raw, caller, checked, rights };
+    let turn =
+        Turn { conversation: run.conversation, run: run.id, message: run.message, conversation_id: None };
+    let workspace = run.workspace;
+    let reader = Reader { follower, telling, turn, workspace, raw, caller, checked, rights };
     let bytes = stream::unfold(reader, |mut reader| async move {
         let next = reader.next().await?;
         Some((Ok::<_, Infallible>(next), reader))

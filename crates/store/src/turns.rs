@@ -176,9 +176,15 @@ pub struct LogPage {
     pub run: Run,
     /// Whole batches, in order; the first may hold entries before the place asked for.
     pub entries: Vec<String>,
+    /// The last entry and the last event up to the end of these batches, as they were written; none of none. One that is
+    /// damaged may not say so itself.
+    pub last: Option<(i64, i64)>,
     /// The event log's time is over. Where the run came without a log, its settled message is all there is.
     pub expired: bool,
 }
+
+/// The entries of batches, and the last of their entries and events.
+pub(crate) type Batches = (Vec<String>, Option<(i64, i64)>);
 
 /// What a heartbeat found of this node's runs.
 #[derive(Debug, Clone, Default, PartialEq)]

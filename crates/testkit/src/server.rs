@@ -36,7 +36,7 @@ pub struct TestServer {
     store: Arc<dyn Store>,
     client: Client,
     data: TempDir,
-    _database: Option<TestDatabase>,
+    database: Option<TestDatabase>,
     stop: Option<oneshot::Sender<()>>,
     task: Option<JoinHandle<()>>,
 }
@@ -91,7 +91,7 @@ impl TestServer {
             let _ = stopped.await;
         }));
         let client = Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none()).build()?;
-        Ok(Self { url, store, client, data, _database: database, stop: Some(stop), task: Some(task) })
+        Ok(Self { url, store, client, data, database, stop: Some(stop), task: Some(task) })
     }
 
     #[must_use]
@@ -102,6 +102,12 @@ impl TestServer {
     #[must_use]
     pub fn data(&self) -> &std::path::Path {
         self.data.path()
+    }
+
+    /// Its PostgreSQL, to do something behind its back.
+    #[must_use]
+    pub fn database(&self) -> Option<&TestDatabase> {
+        self.database.as_ref()
     }
 
     /// The server's own store, for what has no route yet.

@@ -92,6 +92,8 @@ pub(crate) struct LiveRun {
     pub(crate) lost: CancellationToken,
     /// Its sandbox has sent files back.
     pub(crate) results: Notify,
+    /// And they have their place in its log.
+    results_logged: AtomicBool,
     /// What its sandbox has used through this node's gateway.
     used: Mutex<Usage>,
     driven: AtomicBool,
@@ -116,6 +118,7 @@ impl LiveRun {
             interrupt: CancellationToken::new(),
             lost: CancellationToken::new(),
             results: Notify::new(),
+            results_logged: AtomicBool::new(false),
             used: Mutex::default(),
             driven: AtomicBool::new(false),
             leased: Mutex::new(Instant::now()),
@@ -123,6 +126,17 @@ impl LiveRun {
             kept: AtomicBool::new(false),
             interest: Mutex::new(None),
         }
+    }
+
+    /// What is published next tells those who wait for it.
+    pub(crate) fn note_results_logged(&self) {
+        self.results_logged.store(true, Ordering::Relaxed);
+    }
+
+    /// Resolves when what its sandbox sent back has its place in the log, or the run has ended.
+    pub(crate) async fn results_logged(&self) {
+        let done = |progress: &Progress| progress.ended || self.results_logged.load(Ordering::Relaxed);
+        let _ = self.progress().wait_for(done).await;
     }
 
     pub(crate) fn used(&self) -> Usage {
@@ -319,10 +333,10 @@ impl Live {
         live.inspect(|live| live.cancel.cancel()).is_some()
     }
 
-    /// Its sandbox has sent files back; false when it is not driven here.
-    pub(crate) fn note_results(&self, run: Uuid) -> bool {
+    /// Its sandbox has sent files back; none when it is not driven here.
+    pub(crate) fn note_results(&self, run: Uuid) -> Option<Arc<LiveRun>> {
         let live = self.find(run).filter(|live| live.is_driven());
-        live.inspect(|live| live.results.notify_one()).is_some()
+        live.inspect(|live| live.results.notify_one())
     }
 
     /// Its sandbox has used this much more.

@@ -138,6 +138,9 @@ impl RunLog {
             };
             self.event(file.created_at.as_millisecond(), &RunEvent::File(event))?;
         }
+        if self.files_logged {
+            self.live.note_results_logged();
+        }
         self.flush().await
     }
 

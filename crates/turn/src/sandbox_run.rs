@@ -40,19 +40,20 @@ impl Turns {
         let live = Arc::clone(log.live());
         let mut stop = std::pin::pin!(stop.wait());
         loop {
-            let received = tokio::select! {
+            let (received, results) = tokio::select! {
                 biased;
                 stopped = &mut stop => return stopped,
-                () = live.results.notified() => {
-                    log.log_results().await?;
-                    continue;
-                }
-                received = lines.next() => received,
-                () = tokio::time::sleep(OPENING), if log.is_pending() => Vec::new(),
+                // What the sandbox said before it sent them stands before them.
+                () = live.results.notified() => (lines.at_hand().await, true),
+                received = lines.next() => (received, false),
+                () = tokio::time::sleep(OPENING), if log.is_pending() => (Vec::new(), false),
             };
             let mut ending = None;
             for item in received {
                 ending = self.take(log, item)?.or(ending);
+            }
+            if results {
+                log.log_results().await?;
             }
             // What came with the end is stored with the end.
             if let Some(ending) = ending {

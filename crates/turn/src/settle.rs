@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::answer::{message_json, sources_json};
-use domain::entry::{decode, decode_event};
+use domain::entry::{EntryError, decode, decode_event};
 use domain::event::{Done, Failed, Finished, Raw, RunEvent};
 use domain::fold::Fold;
 use domain::message::{MessageRole, NewMessage};
@@ -287,24 +287,34 @@ impl Turns {
         let (mut fold, mut last, mut files_logged) = (Fold::default(), (0, 0), false);
         loop {
             let page = retry(live, || self.inner.store.read_held(&held, last.0, 1 << 20)).await?;
-            if page.entries.is_empty() {
+            let Some(newest) = page.last else {
                 let mut log = RunLog::going_on(self.clone(), held, Arc::clone(live), fold, last);
                 log.files_logged = files_logged;
                 return Ok((page.run, log));
-            }
+            };
+            last = newest;
             for line in page.entries.iter().flat_map(|entries| entries.lines()) {
-                let entry = decode(line).map_err(|error| StoreError::Internal(error.to_string()))?;
-                last.0 = entry.n;
-                if let Some(seq) = entry.seq {
-                    last.1 = seq;
-                    let event = decode_event(entry.kind, entry.data.get())
-                        .map_err(|error| StoreError::Internal(error.to_string()))?;
-                    files_logged |= matches!(event, RunEvent::File(_));
-                    fold.push(entry.ts, &event);
+                match read_event(line) {
+                    Ok(Some((ts, event))) => {
+                        files_logged |= matches!(event, RunEvent::File(_));
+                        fold.push(ts, &event);
+                    }
+                    Ok(None) => {}
+                    // What is left of it is kept: a run that cannot end would hold its conversation for good.
+                    Err(_) => {
+                        tracing::error!(run = %held.lease.run, "a damaged entry of a log is passed over");
+                    }
                 }
             }
         }
     }
+}
+
+/// The event of a line of the log, where it has one, with its time.
+fn read_event(line: &str) -> Result<Option<(i64, RunEvent)>, EntryError> {
+    let entry = decode(line)?;
+    let event = entry.seq.map(|_| decode_event(entry.kind, entry.data.get())).transpose()?;
+    Ok(event.map(|event| (entry.ts, event)))
 }
 
 /// The assistant's message: the fold of all that happened, with its end. It has the id of its run, so that whoever

@@ -1,6 +1,6 @@
 //! Accepting a turn. What comes back is durable: the message, the run and the idempotency record are committed.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use domain::open_runs::OpenRuns;
 use domain::run::{Run, StartTurn, TurnMessage, Usage};
@@ -15,6 +15,9 @@ use uuid::Uuid;
 use crate::Turns;
 use crate::error::TurnError;
 use crate::failpoint::point;
+
+/// For how long a sandbox waits at most until its files are in the log: what it says next stands after them.
+const RESULTS_LOGGED: Duration = Duration::from_secs(1);
 
 /// An accepted turn.
 #[derive(Debug, Clone, PartialEq)]
@@ -48,8 +51,8 @@ impl Turns {
     ) -> Result<Started, TurnError> {
         let inner = &self.inner;
         let under_way = self.take_on()?;
-        self.check_agent(scope, turn.agent.as_deref()).await?;
-        self.check_length(scope, &turn).await?;
+        let checked = self.check_turn(scope, &turn).await;
+        self.unless_repeated(scope, idempotency.as_ref(), checked).await?;
         let clock = &inner.clock;
         let brought = &turn.brought;
         let new = NewTurn {
@@ -68,6 +71,41 @@ impl Turns {
         };
         let (turns, scope) = (self.clone(), scope.clone());
         self.to_its_end(under_way, async move { turns.begin(&scope, new).await }).await
+    }
+
+    async fn check_turn(&self, scope: &Scope, turn: &StartTurn) -> Result<(), TurnError> {
+        self.check_agent(scope, turn.agent.as_deref()).await?;
+        self.check_length(scope, turn).await
+    }
+
+    async fn check_execution(&self, scope: &Scope, execution: &StartExecution) -> Result<(), TurnError> {
+        let agent = execution.agent.as_deref();
+        self.check_agent(scope, agent).await?;
+        self.check_prompt(scope, &execution.prompt, agent).await
+    }
+
+    /// What was accepted once is not refused when it comes again, whatever has gone since: its run is the answer.
+    async fn unless_repeated(
+        &self,
+        scope: &Scope,
+        idempotency: Option<&Idempotency>,
+        checked: Result<(), TurnError>,
+    ) -> Result<(), TurnError> {
+        match checked {
+            Err(_) if self.is_repeated(scope, idempotency).await? => Ok(()),
+            checked => checked,
+        }
+    }
+
+    /// Whether the caller has sent this key before.
+    pub async fn is_repeated(
+        &self,
+        scope: &Scope,
+        idempotency: Option<&Idempotency>,
+    ) -> Result<bool, TurnError> {
+        let Some(idempotency) = idempotency else { return Ok(false) };
+        let now = self.inner.clock.now();
+        Ok(self.inner.store.find_repeated(scope, idempotency, now).await?.is_some())
     }
 
     async fn begin(&self, scope: &Scope, new: NewTurn) -> Result<Started, TurnError> {
@@ -128,8 +166,8 @@ impl Turns {
     ) -> Result<Started, TurnError> {
         let inner = &self.inner;
         let under_way = self.take_on()?;
-        self.check_agent(scope, execution.agent.as_deref()).await?;
-        self.check_prompt(scope, &execution.prompt, execution.agent.as_deref()).await?;
+        let checked = self.check_execution(scope, &execution).await;
+        self.unless_repeated(scope, execution.idempotency.as_ref(), checked).await?;
         let StartExecution { id, prompt, agent, workflow, model, files, idempotency } = execution;
         let new = NewExecution {
             id,
@@ -176,10 +214,12 @@ impl Turns {
         self.inner.live.note_usage(run, usage);
     }
 
-    /// A run's sandbox has sent files back: whoever drives it puts them into its log.
+    /// A run's sandbox has sent files back: whoever drives it puts them into its log. Where that is this node it is
+    /// waited for.
     pub async fn note_results(&self, run: Uuid) {
-        if !self.inner.live.note_results(run) {
-            self.tell(&[News::Results(run)]).await;
-        }
+        let Some(live) = self.inner.live.note_results(run) else {
+            return self.tell(&[News::Results(run)]).await;
+        };
+        let _ = tokio::time::timeout(RESULTS_LOGGED, live.results_logged()).await;
     }
 }

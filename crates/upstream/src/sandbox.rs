@@ -216,6 +216,13 @@ impl LineStream {
         std::mem::take(&mut self.batch)
     }
 
+    /// What has arrived by now; nothing is waited for.
+    pub async fn at_hand(&mut self) -> Vec<Received> {
+        // The connection has its own task, which gets one turn to hand over what it has read.
+        tokio::select! { biased; () = self.fill() => {}, () = tokio::task::yield_now() => {} }
+        std::mem::take(&mut self.batch)
+    }
+
     async fn fill(&mut self) {
         if let State::Opening(opening) = &mut self.state {
             match opening.await {

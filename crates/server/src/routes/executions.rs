@@ -15,7 +15,7 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::files::FileDocument;
-use super::turns::{idempotency, wire};
+use super::turns::{go_on, idempotency, wire};
 use super::workspaces::path_id;
 use crate::extract::body::{Body, check_json, parse};
 use crate::extract::upload::{Target, Upload, is_multipart};
@@ -57,7 +57,8 @@ pub struct ExecutionView {
 /// Runs once and streams the sandbox's lines as they come. Dropping the request cancels it.
 #[utoipa::path(post, path = "/v1/executions", operation_id = "create_execution", tag = "executions",
     params(("wire" = Option<String>, Query, description = "As of a turn; `ndjson` unless asked otherwise"), ("workspace" = Option<Uuid>, Query),
-        ("Idempotency-Key" = Option<String>, Header)),
+        ("Idempotency-Key" = Option<String>, Header),
+        ("Last-Event-ID" = Option<i64>, Header, description = "With a repeated `Idempotency-Key`: the last event seen of its run")),
     request_body = ExecutionRequest,
     responses((status = 200, description = "The run's lines", content_type = "application/x-ndjson", body = String),
         (status = 400), (status = 413), (status = 415), (status = 422), (status = 429)))]
@@ -99,6 +100,8 @@ pub async fn create(
         let file = file
             .and_then(|file| if file.bag == Bag::Workspace { Ok(file) } else { Err(StoreError::NotFound) });
         let file: File = match file {
+            // Of a request that was accepted once, it may have been deleted since.
+            Err(StoreError::NotFound) if app.turns.is_repeated(&scope, idempotency.as_ref()).await? => break,
             Err(StoreError::NotFound) => {
                 let detail = format!("There is no file {asset} in this workspace.");
                 return Err(Problem::invalid_value(&format!("/assets/{at}"), detail));
@@ -121,7 +124,10 @@ pub async fn create(
         Err(refused) => return app.tell_limits(&scope, None, Err(refused.into())).await,
         Ok(started) => started,
     };
-    let follower = app.turns.follow(stream, started.run.id, 0).await?;
+    let follower = match started.repeated {
+        true => go_on(&app, stream, started.run.id, &headers).await?,
+        false => app.turns.follow_started(stream, started.run.id),
+    };
     let mut response = respond(follower, wire, caller, &started.run);
     let name = HeaderName::from_static("threadkeep-execution");
     if let Some(value) = started.run.execution.and_then(|id| HeaderValue::from_str(&id.to_string()).ok()) {

@@ -102,7 +102,7 @@ pub async fn events(
 }
 
 /// A number that no event of the run has, by the name under which it came.
-fn beyond(problem: Problem, headers: &HeaderMap) -> Problem {
+pub(super) fn beyond(problem: Problem, headers: &HeaderMap) -> Problem {
     match problem.code == "invalid_parameter" && headers.contains_key("last-event-id") {
         true => Problem::invalid_header("Last-Event-ID", problem.detail),
         false => problem,

@@ -14,10 +14,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 use store::turns::Idempotency;
-use turn::TurnError;
+use turn::{Follower, Stream, TurnError};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
+use super::runs::{after, beyond};
 use crate::extract::body::{Body, check_json, parse};
 use crate::extract::paging::pairs;
 use crate::extract::{Caller, Named};
@@ -69,7 +70,8 @@ pub struct AcceptedTurn {
 /// Starts a turn and streams it, or with `Prefer: respond-async` answers with its ids.
 #[utoipa::path(post, path = "/v1/turns", operation_id = "create_turn", tag = "turns", request_body = TurnRequest,
     params(("wire" = Option<String>, Query, description = "`envelope`, `ndjson`, `openai`, `anthropic`, `ui-message` or `ag-ui`"), ("workspace" = Option<Uuid>, Query),
-        ("Idempotency-Key" = Option<String>, Header), ("Prefer" = Option<String>, Header)),
+        ("Idempotency-Key" = Option<String>, Header), ("Prefer" = Option<String>, Header),
+        ("Last-Event-ID" = Option<i64>, Header, description = "With a repeated `Idempotency-Key`: the last event seen of its run")),
     responses((status = 200, description = "The run's events", content_type = "text/event-stream", body = String),
         (status = 202, description = "Accepted, with `Prefer: respond-async`", body = AcceptedTurn),
         (status = 400), (status = 404), (status = 409, description = "Busy; `run` is the one under way"), (status = 422), (status = 429)))]
@@ -91,7 +93,7 @@ pub async fn create(
     let respond_async = prefers_async(&headers);
     let idempotency = idempotency(&headers, &bytes)?;
     let turn = read(body, &app.limits, respond_async)?;
-    let asked = Asked { caller, wire, respond_async };
+    let asked = Asked { caller, wire, respond_async, headers };
     let mut open = None;
     let answered = start(&app, &scope, turn, idempotency, asked, &mut open).await;
     app.tell_limits(&scope, open, answered).await
@@ -102,6 +104,7 @@ struct Asked {
     caller: Caller,
     wire: Wire,
     respond_async: bool,
+    headers: HeaderMap,
 }
 
 async fn start(
@@ -112,7 +115,7 @@ async fn start(
     asked: Asked,
     open: &mut Option<OpenRuns>,
 ) -> Result<Response, Problem> {
-    let Asked { caller, wire, respond_async } = asked;
+    let Asked { caller, wire, respond_async, headers } = asked;
     // Before anything is written.
     let stream = if respond_async { None } else { Some(app.turns.open_stream(scope)?) };
     let started = app.turns.start(scope, turn, idempotency).await?;
@@ -131,10 +134,21 @@ async fn start(
         return Ok(response);
     };
     let follower = match started.repeated {
-        true => app.turns.follow(stream, started.run.id, 0).await?,
+        true => go_on(app, stream, started.run.id, &headers).await?,
         false => app.turns.follow_started(stream, started.run.id),
     };
     Ok(respond(follower, wire, caller, &started.run))
+}
+
+/// The run of a repeated request: a client that says how far it has come is told nothing twice.
+pub(super) async fn go_on(
+    app: &AppState,
+    stream: Stream,
+    run: Uuid,
+    headers: &HeaderMap,
+) -> Result<Follower, Problem> {
+    let follower = app.turns.follow(stream, run, after(None, headers)?).await;
+    follower.map_err(|error| beyond(error.into(), headers))
 }
 
 /// The wire of `?wire=`, else of `Accept`, else the `usual` one. `others` are the parameters that the route has beside it.

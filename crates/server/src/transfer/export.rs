@@ -229,8 +229,13 @@ impl Export {
             };
             let before = after;
             for line in page.entries.iter().flat_map(|entries| entries.split('\n')) {
-                let Number { n } =
-                    serde_json::from_str(line).map_err(|error| Refusal(format!("a log entry: {error}")))?;
+                let n = match serde_json::from_str(line) {
+                    Ok(Number { n }) => n,
+                    Err(_) => {
+                        tracing::warn!(run = %of.run.id, "a damaged log is left out from here on");
+                        return Ok(());
+                    }
+                };
                 if n <= after {
                     continue;
                 }

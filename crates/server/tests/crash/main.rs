@@ -12,6 +12,7 @@
 mod client;
 mod house;
 mod kills;
+mod late;
 mod ledger;
 mod moves;
 mod nodes;

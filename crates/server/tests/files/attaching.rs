@@ -127,20 +127,28 @@ async fn a_cancelled_queued_turn(home: Home) -> Option<()> {
     let world = World::start(home).await?;
     let ann = &world.ann;
     let chat = ann.conversation().await;
-    let a = ann.put(&chat, "a.txt", b"a").await;
+    let (a, b) = (ann.put(&chat, "a.txt", b"a").await, ann.put(&chat, "b.txt", b"bb").await);
     let gate = Release::default();
     world.sandbox.play(scripts::wait_after(vec![], &gate, "First."));
-    let first = ann.begin(&json!({ "conversation": chat, "message": "one" })).await;
-    let turn =
-        json!({ "conversation": chat, "message": "two", "attachments": [a["id"]], "on_busy": "enqueue" });
+    let first = ann.begin(&json!({ "conversation": chat, "message": "one", "attachments": [b["id"]] })).await;
+    let turn = json!({ "conversation": chat, "message": "two", "attachments": [a["id"], b["id"]], "on_busy": "enqueue" });
     let second = ann.begin(&turn).await;
-    assert_eq!(ann.list(&chat).await[0]["messageId"], second["message"]);
+    let messages_of = async || {
+        let files = ann.list(&chat).await;
+        ["a.txt", "b.txt"]
+            .map(|name| files.iter().find(|file| file["name"] == name).unwrap()["messageId"].clone())
+    };
+    // What another message has stays there until this one comes.
+    assert_eq!(messages_of().await, [second["message"].clone(), first["message"].clone()]);
     let cancel = format!("/v1/runs/{}/cancel", second["run"].as_str().unwrap());
     let cancelled = ann.send(Method::POST, &cancel, None).await;
     assert_eq!((cancelled.status, &cancelled.body["status"]), (200, &json!("cancelled")));
-    assert!(ann.list(&chat).await[0]["messageId"].is_null());
+    assert_eq!(messages_of().await, [Value::Null, first["message"].clone()]);
+    let third = ann.begin(&turn).await;
     gate.open();
     ann.log(&first["run"]).await;
+    ann.log(&third["run"]).await;
+    assert_eq!(messages_of().await, [third["message"].clone(), third["message"].clone()]);
     Some(())
 }
 

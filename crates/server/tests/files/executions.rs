@@ -233,7 +233,22 @@ async fn once_by_its_key(home: Home) -> Option<()> {
     assert_eq!(first.header("threadkeep-execution"), again.header("threadkeep-execution"));
     assert_eq!(send(Form::of("a", b"2").field("prompt", "x")).await.status, 422);
     assert_eq!(send(form.field("workflow", "w")).await.status, 422);
-    assert_eq!(world.sandbox.requests().len(), 2);
+    // What it was given and who it was for may have gone since.
+    let kept = ask(ann.form("/v1/files", &Form::of("kept.txt", b"kept"))).await;
+    let kept = id(&files(&kept)[0]).to_owned();
+    let agent = ann.post("/v1/agents", &json!({ "name": "Helper", "runner": "sandbox" })).await;
+    let agent = id(&agent.body).to_owned();
+    let body = json!({ "prompt": "z", "assets": [kept], "agent": agent });
+    let first = ask(execute(ann, &body).header("idempotency-key", "k3")).await;
+    assert_eq!(first.status, 200, "{}", first.text);
+    for path in [format!("/v1/files/{kept}"), format!("/v1/agents/{agent}")] {
+        assert_eq!(ann.delete(&path).await, 204, "{path}");
+        let again = ask(execute(ann, &body).header("idempotency-key", "k3")).await;
+        assert_eq!(first.header("threadkeep-execution"), again.header("threadkeep-execution"));
+        assert_eq!((&first.text, again.status), (&again.text, 200));
+        assert_eq!(ask(execute(ann, &body)).await.status, 422);
+    }
+    assert_eq!(world.sandbox.requests().len(), 3);
     Some(())
 }
 

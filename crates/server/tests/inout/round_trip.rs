@@ -249,3 +249,28 @@ async fn a_run_without_its_log_is_resumed_by_the_numbers_of_its_replay() {
         server.terminate().await.unwrap();
     }
 }
+
+/// A log that cannot be read is all that is left out: its run is its answer then.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_damaged_log_is_left_out() {
+    let from = House::sqlite();
+    let mut server = from.serve(&[]).await;
+    let caller = from.caller(&server);
+    let damaged = caller.turn(&json!({ "message": "one", "mode": "ask" })).await["run"].clone();
+    let whole = caller.turn(&json!({ "message": "two", "mode": "ask" })).await["run"].clone();
+    server.terminate().await.unwrap();
+    from.damage_log(&damaged);
+    let lines = from.export().await;
+    let traces = lines.lines().filter(|line| line.starts_with(r#"{"type":"trace""#));
+    let traces: Vec<serde_json::Value> = traces.map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(traces.iter().map(|trace| &trace["run"]).collect::<Vec<_>>(), [&whole]);
+    let to = House::sqlite();
+    assert_eq!(to.import(&[&to.write("all.jsonl", lines)]).await["refused"], 0);
+    let mut server = to.serve(&[]).await;
+    let caller = to.caller(&server);
+    for run in [&damaged, &whole] {
+        let told = caller.get(&format!("/v1/runs/{}/events", run.as_str().unwrap())).await.text;
+        assert!(told.contains("event: result") && told.contains(r#"data: {"status":"succeeded"}"#), "{told}");
+    }
+    server.terminate().await.unwrap();
+}

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use reqwest::Method;
 use serde_json::json;
-use testkit::sandbox::Action;
+use testkit::sandbox::{Action, Release};
 use testkit::server::Backend;
 
 use crate::scripts::{delta, hang_after, open, step};
@@ -19,6 +19,7 @@ stories!(
     in_the_middle_of_a_flood,
     while_a_call_waits_for_a_person,
     the_lock_is_cleared_by_an_admin,
+    a_damaged_log_holds_up_no_end,
 );
 
 const SOON: Duration = Duration::from_secs(1);
@@ -166,4 +167,53 @@ async fn the_lock_is_cleared_by_an_admin(backend: Backend) -> Option<()> {
     // With nothing to clear it says the same.
     assert_eq!(world.send(Method::DELETE, &path, None).await.status, 204);
     Some(())
+}
+
+/// What can be read of it is kept, and the conversation goes on.
+async fn a_damaged_log_holds_up_no_end(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let gate = Release::default();
+    let script = [delta("lost"), step("s1", "running")].map(Action::Line);
+    let script = [open()].into_iter().chain(script).chain([Action::WaitFor(gate.clone())]);
+    world.play(script.chain([Action::Line(delta("kept")), Action::Hang]).collect());
+    let mut stream = world.begin(&json!({ "message": "hi" })).await;
+    stream.until("step").await;
+    let (run, conversation) = (stream.run(), stream.conversation());
+    damage(&world, &run).await;
+    gate.open();
+    while stream.until("delta").await.data["text"] != "kept" {}
+    let path = format!("{CONVERSATIONS}/{conversation}/lock");
+    let cleared = world.send(Method::DELETE, &path, None).await;
+    assert_eq!(cleared.status, 204, "{}", cleared.text);
+    let ended = world.run(&run).await;
+    assert_eq!((&ended["status"], &ended["error"]["code"]), (&json!("interrupted"), &json!("interrupted")));
+    assert_eq!(
+        world.tell(&json!({ "conversation": conversation, "message": "next" })).await.status(),
+        "succeeded"
+    );
+    let said = [("user", "hi"), ("assistant", "kept"), ("user", "next"), ("assistant", "Hello.")];
+    assert_eq!(world.thread(&conversation).await, thread(&said));
+    Some(())
+}
+
+/// Makes all that is stored of a run's log unreadable, past the store.
+async fn damage(world: &World, run: &str) {
+    let run = uuid::Uuid::parse_str(run).unwrap();
+    let changed = match world.server.database() {
+        None => {
+            let db = rusqlite::Connection::open(world.server.data().join("test.db")).unwrap();
+            let text = "UPDATE run_events SET entries = CAST(x'7bff' AS TEXT) WHERE run_id = ?1";
+            db.execute(text, [run]).unwrap() as u64
+        }
+        Some(database) => {
+            let url = database.superuser_url().unwrap();
+            let (db, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
+            let connection = tokio::spawn(connection);
+            let text = "UPDATE run_events SET entries = '{?' WHERE run_id = $1";
+            let changed = db.execute(text, &[&run]).await.unwrap();
+            connection.abort();
+            changed
+        }
+    };
+    assert!(changed > 0);
 }

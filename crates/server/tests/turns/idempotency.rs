@@ -20,6 +20,8 @@ stories!(
     fifty_at_once_make_one_run,
     refused_turns_leave_no_key,
     a_retry_after_a_delete_finds_nothing,
+    a_retry_does_not_mind_what_went_since,
+    a_retry_goes_on_after_what_was_seen,
 );
 
 async fn keyed(world: &World, key: &str, body: &Value) -> Answer {
@@ -209,5 +211,69 @@ async fn a_retry_after_a_delete_finds_nothing(backend: Backend) -> Option<()> {
     refused(&ask(world.turn(&body).header("idempotency-key", "k")).await, 404, "not_found");
     assert_eq!(world.send(Method::POST, &format!("{path}/restore"), None).await.status, 200);
     assert_eq!(keyed(&world, "k", &body).await.body["run"], first.body["run"]);
+    Some(())
+}
+
+async fn a_retry_does_not_mind_what_went_since(backend: Backend) -> Option<()> {
+    let world = World::start_with(backend, |config| config.limits.context_budget_chars = 40_000).await?;
+    let body = json!({ "name": "Helper", "runner": "sandbox" });
+    let agent = world.send(Method::POST, "/v1/agents", Some(&body)).await.body["id"].clone();
+    // A model would not be sent it; the agent's sandbox is.
+    let long = "x".repeat(50_000);
+    let first = json!({ "message": "once", "agent": agent });
+    let ask_long = json!({ "message": long, "agent": agent, "mode": "ask" });
+    let made = [keyed(&world, "k1", &first).await, keyed(&world, "k2", &ask_long).await];
+    for made in &made {
+        assert_eq!(made.status, 202, "{}", made.text);
+        world.settled(made.body["run"].as_str().unwrap()).await;
+    }
+    let path = format!("/v1/agents/{}", agent.as_str().unwrap());
+    assert_eq!(world.send(Method::DELETE, &path, None).await.status, 204);
+    for (key, body, made) in [("k1", &first, &made[0]), ("k2", &ask_long, &made[1])] {
+        let again = keyed(&world, key, body).await;
+        assert_eq!((again.status, &again.body["run"]), (202, &made.body["run"]), "{}", again.text);
+        let streamed = ask(world.turn(body).header("idempotency-key", key)).await;
+        assert_eq!(streamed.status, 200, "{}", streamed.text);
+    }
+    // A new request is refused as ever, and one with the key of another as that.
+    refused(&keyed(&world, "k3", &first).await, 422, "invalid_value");
+    let other = json!({ "message": "twice", "agent": agent });
+    refused(&keyed(&world, "k1", &other).await, 422, "idempotency_key_reused");
+    assert_eq!(world.count().await, (2, 2));
+    Some(())
+}
+
+/// A client that sends its request again and says how far it has come gets the rest, as from the run's own events.
+async fn a_retry_goes_on_after_what_was_seen(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let gate = Release::default();
+    world.play(wait_after(vec![delta("a"), delta("b")], &gate, "abc"));
+    let body = json!({ "message": "once", "on_disconnect": "continue" });
+    let send = async |wire: &str, seen: &str| {
+        let request = world.request(Method::POST, &format!("/v1/turns?wire={wire}"));
+        let request = request.header("content-type", "application/json").header("idempotency-key", "k");
+        ask(request.header("last-event-id", seen).body(body.to_string())).await
+    };
+    let request = world.turn(&body).header("idempotency-key", "k");
+    // The first of them has seen nothing of this run, whatever it says.
+    let mut lost = crate::sse::Stream::new(request.header("last-event-id", "7").send().await.unwrap());
+    assert_eq!(lost.until("delta").await.id, 2);
+    let run = lost.run();
+    drop(lost);
+    gate.open();
+    let whole = world.log(&run).await;
+    for wire in ["envelope", "ndjson", "openai", "anthropic", "ui-message", "ag-ui"] {
+        for seen in 0..=whole.frames.len() {
+            let path = format!("/v1/runs/{run}/events?wire={wire}&after={seen}");
+            let again = send(wire, &seen.to_string()).await;
+            assert_eq!((again.status, again.text), (200, world.get(&path).await.text), "{wire} {seen}");
+        }
+    }
+    for seen in ["99", "-1", "x"] {
+        let answer = send("envelope", seen).await;
+        refused(&answer, 400, "invalid_header");
+        assert_eq!(answer.body["source"]["header"], "Last-Event-ID");
+    }
+    assert_eq!(world.count().await, (1, 1));
     Some(())
 }

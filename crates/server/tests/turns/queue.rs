@@ -17,6 +17,7 @@ stories!(
     the_queue_is_listed_and_edited,
     a_queued_turn_is_cancelled,
     a_queued_turn_is_streamed,
+    a_queued_turn_goes_with_its_conversation,
     interrupt_keeps_the_partial_answer,
     interrupt_goes_before_the_queue,
     rollback_moves_the_other_turn_aside,
@@ -213,6 +214,23 @@ async fn a_queued_turn_is_cancelled(backend: Backend) -> Option<()> {
 }
 
 /// The response of a queued turn waits with it, and streams when it starts.
+/// Its reader is told of the turn before its end, as every reader is.
+async fn a_queued_turn_goes_with_its_conversation(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    world.play(hang_after(vec![]));
+    let running = world.begin_async(&json!({ "message": "one" })).await;
+    let stream = world.begin(&queued(&running["conversation"], "two", "enqueue")).await;
+    let (run, message) = (stream.run(), stream.message());
+    let path = format!("{CONVERSATIONS}/{}", text(&running["conversation"]));
+    assert_eq!(world.send(Method::DELETE, &path, None).await.status, 204);
+    let told = stream.rest().await;
+    assert_eq!(told.names(), ["turn", "error", "done"]);
+    let turn = json!({ "conversation": running["conversation"], "run": run, "message": message, "conversation_id": null });
+    assert_eq!(told.frames[0].data, turn);
+    assert_eq!(told.terminal().data["code"], "cancelled");
+    Some(())
+}
+
 async fn a_queued_turn_is_streamed(backend: Backend) -> Option<()> {
     let world = World::start(backend).await?;
     let gate = Release::default();

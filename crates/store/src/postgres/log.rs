@@ -4,6 +4,7 @@
 use async_trait::async_trait;
 use domain::scope::Scope;
 use jiff::Timestamp;
+use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::runs::RUNNING;
@@ -13,7 +14,7 @@ use crate::error::{Result, StoreError};
 use crate::list::Dialect;
 use crate::parts::{PART_BYTES, Part};
 use crate::store::log::Log;
-use crate::turns::{Held, KEY_LIFE, LogPage};
+use crate::turns::{Batches, Held, KEY_LIFE, LogPage};
 
 #[async_trait]
 impl Log for PostgresStore {
@@ -38,8 +39,8 @@ impl Log for PostgresStore {
         let settings = Settings::workspace(held.workspace).seeing_all();
         let [found, entries] = self.database.read(&settings, [ours, query]).await?;
         let run = runs::read(found.first().ok_or(StoreError::Lost)?)?;
-        let entries = entries.iter().map(|row| Ok(row.try_get(0)?)).collect::<Result<_>>()?;
-        Ok(LogPage { run, entries, expired: false })
+        let (entries, last) = read(&entries)?;
+        Ok(LogPage { run, entries, last, expired: false })
     }
 
     async fn system_expire(&self, before: Timestamp, now: Timestamp, limit: usize) -> Result<usize> {
@@ -68,10 +69,10 @@ const PART_BATCHES: usize = 4096;
 /// the key finds the place.
 fn batches(dialect: Dialect, column: &str) -> String {
     format!(
-        "SELECT entries FROM ( \
-             SELECT entries, last_entry, \
+        "SELECT entries, last_entry, last_seq FROM ( \
+             SELECT entries, last_entry, last_seq, \
                  sum(octet_length(entries)) OVER (ORDER BY last_entry) - octet_length(entries) AS before \
-             FROM (SELECT entries, last_entry FROM run_events \
+             FROM (SELECT entries, last_entry, last_seq FROM run_events \
                    WHERE {} AND run_id = $2 AND last_entry > $3 AND {column} > $3 \
                    ORDER BY last_entry LIMIT {PAGE_BATCHES}) AS next) AS page \
          WHERE before < $4::bigint ORDER BY last_entry",
@@ -92,8 +93,14 @@ async fn page(
     let query = Query { text: &text, params: vec![&scope.workspace, &run, &after, &max_bytes] };
     let [found, entries] = db.read(&Settings::of(scope), [(&sql).into(), query]).await?;
     let found = found.first().ok_or(StoreError::NotFound)?;
-    let entries = entries.iter().map(|row| Ok(row.try_get(0)?)).collect::<Result<_>>()?;
-    Ok(LogPage { run: runs::read(found)?, expired: found.try_get(runs::MORE)?, entries })
+    let (entries, last) = read(&entries)?;
+    Ok(LogPage { run: runs::read(found)?, expired: found.try_get(runs::MORE)?, entries, last })
+}
+
+fn read(rows: &[Row]) -> Result<Batches> {
+    let entries = rows.iter().map(|row| Ok(row.try_get(0)?)).collect::<Result<_>>()?;
+    let last = rows.last().map(|row| Ok::<_, StoreError>((row.try_get(1)?, row.try_get(2)?))).transpose()?;
+    Ok((entries, last))
 }
 
 /// Runs that ended before `before` and whose log is still whole.

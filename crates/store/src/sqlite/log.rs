@@ -13,7 +13,7 @@ use super::{SqliteStore, runs};
 use crate::error::{Result, StoreError};
 use crate::parts::{PART_BYTES, Part};
 use crate::store::log::Log;
-use crate::turns::{Held, KEY_LIFE, LogPage, own_scope};
+use crate::turns::{Batches, Held, KEY_LIFE, LogPage, own_scope};
 
 #[async_trait]
 impl Log for SqliteStore {
@@ -35,15 +35,29 @@ impl Log for SqliteStore {
     async fn system_expire(&self, before: Timestamp, now: Timestamp, limit: usize) -> Result<usize> {
         let due = self.readers.read(move |db| due(db, before, limit)).await?;
         for (workspace, run) in due.iter().copied() {
-            // A job for each part, so that nobody else's write waits for long.
-            let mut after = Some(0);
-            while let Some(place) = after {
-                let fold = move |db: &_| fold(db, workspace, run, place);
-                after = self.writer.write(Durability::Normal, fold).await?;
+            match self.fold_log(workspace, run).await {
+                Err(error) if !error.may_pass() => {
+                    tracing::error!(%run, %error, "a damaged log is left as it is");
+                    let leave = move |db: &_| leave(db, workspace, run);
+                    self.writer.write(Durability::Normal, leave).await?;
+                }
+                folded => folded?,
             }
         }
         self.writer.write(Durability::Normal, move |db| forget_keys(db, now)).await?;
         Ok(due.len())
+    }
+}
+
+impl SqliteStore {
+    async fn fold_log(&self, workspace: Uuid, run: Uuid) -> Result<()> {
+        // A job for each part, so that nobody else's write waits for long.
+        let mut after = Some(0);
+        while let Some(place) = after {
+            let fold = move |db: &_| fold(db, workspace, run, place);
+            after = self.writer.write(Durability::Normal, fold).await?;
+        }
+        Ok(())
     }
 }
 
@@ -61,34 +75,36 @@ fn batches(
     run: Uuid,
     (column, after): (&str, i64),
     max_bytes: usize,
-) -> Result<Vec<String>> {
+) -> Result<Batches> {
     let text = format!(
-        "SELECT entries FROM run_events \
+        "SELECT entries, last_entry, last_seq FROM run_events \
          WHERE workspace_id = ?1 AND run_id = ?2 AND last_entry > ?3 AND {column} > ?3 ORDER BY last_entry"
     );
     let mut statement = db.prepare_cached(&text)?;
     let mut rows = statement.query(params![scope.workspace, run, after])?;
-    let (mut found, mut bytes) = (Vec::new(), 0);
+    let (mut found, mut last, mut bytes) = (Vec::new(), None, 0);
     while bytes < max_bytes
         && let Some(row) = rows.next()?
     {
-        let entries: String = row.get(0)?;
+        // Whoever ends the run gets past what is damaged.
+        let entries = String::from_utf8_lossy(row.get_ref(0)?.as_bytes().unwrap_or_default()).into_owned();
         bytes += entries.len();
         found.push(entries);
+        last = Some((row.get(1)?, row.get(2)?));
     }
-    Ok(found)
+    Ok((found, last))
 }
 
 fn read(db: &Connection, scope: &Scope, run: Uuid, after: i64, max_bytes: usize) -> Result<LogPage> {
     let found = runs::get(db, scope, run)?;
-    let entries = batches(db, scope, run, ("last_seq", after), max_bytes)?;
-    Ok(LogPage { expired: expired(db, scope.workspace, run)?, run: found, entries })
+    let (entries, last) = batches(db, scope, run, ("last_seq", after), max_bytes)?;
+    Ok(LogPage { expired: expired(db, scope.workspace, run)?, run: found, entries, last })
 }
 
 fn read_trace(db: &Connection, scope: &Scope, run: Uuid, after: i64, max_bytes: usize) -> Result<LogPage> {
     let found = runs::get(db, scope, run)?;
-    let entries = batches(db, scope, run, ("last_entry", after), max_bytes)?;
-    Ok(LogPage { expired: expired(db, scope.workspace, run)?, run: found, entries })
+    let (entries, last) = batches(db, scope, run, ("last_entry", after), max_bytes)?;
+    Ok(LogPage { expired: expired(db, scope.workspace, run)?, run: found, entries, last })
 }
 
 fn read_held(db: &Connection, held: &Held, after: i64, max_bytes: usize) -> Result<LogPage> {
@@ -97,8 +113,8 @@ fn read_held(db: &Connection, held: &Held, after: i64, max_bytes: usize) -> Resu
     if !db.prepare_cached(ours)?.exists(params![workspace, run, fence])? {
         return Err(StoreError::Lost);
     }
-    let entries = batches(db, &own_scope(workspace), run, ("last_entry", after), max_bytes)?;
-    Ok(LogPage { run: runs::by_id(db, workspace, run)?, entries, expired: false })
+    let (entries, last) = batches(db, &own_scope(workspace), run, ("last_entry", after), max_bytes)?;
+    Ok(LogPage { run: runs::by_id(db, workspace, run)?, entries, last, expired: false })
 }
 
 /// Runs that ended before `before` and whose log is still as it was written.
@@ -134,8 +150,7 @@ fn fold(db: &Connection, workspace: Uuid, run: Uuid, after: i64) -> Result<Optio
         batches += 1;
     }
     let Some((first, last, seq, entries)) = part else {
-        db.prepare_cached("UPDATE runs SET log_expired = 1 WHERE workspace_id = ?1 AND id = ?2")?
-            .execute(params![workspace, run])?;
+        leave(db, workspace, run)?;
         return Ok(None);
     };
     if batches > 1 {
@@ -150,6 +165,13 @@ fn fold(db: &Connection, workspace: Uuid, run: Uuid, after: i64) -> Result<Optio
         )?;
     }
     Ok(Some(last))
+}
+
+/// The log has expired: nothing more is done with its rows.
+fn leave(db: &Connection, workspace: Uuid, run: Uuid) -> Result<()> {
+    db.prepare_cached("UPDATE runs SET log_expired = 1 WHERE workspace_id = ?1 AND id = ?2")?
+        .execute(params![workspace, run])?;
+    Ok(())
 }
 
 /// A row of a log that is over.

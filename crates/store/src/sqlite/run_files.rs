@@ -154,6 +154,15 @@ pub(super) fn attach(
     attachments_json(&files)
 }
 
+/// Ties files to a message that is to come. Those of another message stay there until it does: it may never.
+pub(super) fn reserve(db: &Connection, workspace: Uuid, message: Uuid, ids: &[Uuid]) -> Result<()> {
+    let text = "UPDATE files SET message_id = ?3 WHERE workspace_id = ?1 AND id = ?2 AND message_id IS NULL";
+    for id in ids {
+        db.prepare_cached(text)?.execute(params![workspace, id, message])?;
+    }
+    Ok(())
+}
+
 /// The files attached to a message of the conversation.
 pub(super) fn attached_to(
     db: &Connection,

@@ -7,9 +7,12 @@ use async_trait::async_trait;
 use domain::open_runs::{OpenRuns, RunLimits};
 use domain::run::{Lease, Run};
 use domain::scope::Scope;
+use jiff::Timestamp;
 
 use crate::error::Result;
-use crate::turns::{Batch, Begun, Dispatch, Held, NewTurn, QueueStart, Settled, Settlement, Waiting};
+use crate::turns::{
+    Batch, Begun, Dispatch, Held, Idempotency, NewTurn, QueueStart, Settled, Settlement, Waiting,
+};
 
 #[async_trait]
 pub trait Turns: Send + Sync {
@@ -17,6 +20,14 @@ pub trait Turns: Send + Sync {
     /// transaction, synced. What it refuses, it refuses before anything is written. A file attached twice stands once;
     /// a turn that is made to replace another by `rollback` does not take over its attachments.
     async fn begin_turn(&self, scope: &Scope, new: &NewTurn) -> Result<Begun>;
+
+    /// What `begin_turn` or `begin_execution` would answer to a key that came before; none for a new one.
+    async fn find_repeated(
+        &self,
+        scope: &Scope,
+        idempotency: &Idempotency,
+        now: Timestamp,
+    ) -> Result<Option<Begun>>;
 
     /// Runs that the caller and its workspace have open, as far as there are limits of them.
     async fn get_open_runs(&self, scope: &Scope, limits: RunLimits) -> Result<OpenRuns>;

@@ -14,6 +14,7 @@ on_both!(
     an_expired_log_is_read_like_any_other,
     a_long_log_that_has_expired_is_read_in_pages,
     only_what_ended_long_ago_expires,
+    a_damaged_log_holds_up_no_other,
 );
 
 /// Entries with every third one for the trace alone: `n`, and the event's number if it has one.
@@ -274,5 +275,30 @@ async fn two_nodes_expire_at_once_and_fold_each_log_once() {
     for run in runs {
         let page = store.read_trace(&ann, run, 0, 10_000).await.unwrap();
         assert_eq!(numbers(&page, "n"), [1, 2, 3]);
+    }
+}
+
+async fn a_damaged_log_holds_up_no_other(store: TestStore) {
+    let ann = store.workspace("ann").await;
+    let mut runs = Vec::new();
+    for _ in 0..3 {
+        let (run, held) = store.started(&ann, turn(None, "one")).await;
+        store.append_events(&held, &events(2, 3)).await.unwrap();
+        store.settle_turn(&held, &store.settlement("1", events(4, 5))).await.unwrap();
+        runs.push(run.id);
+    }
+    let (first, text) = (runs[0], "UPDATE run_events SET entries =");
+    store
+        .behind(
+            &format!("{text} CAST(x'7bff' AS TEXT) WHERE run_id = x'{}'", first.simple()),
+            &format!("{text} '{{?' WHERE run_id = '{first}'"),
+        )
+        .await;
+    let later = store.write().now;
+    assert_eq!(store.system_expire(later, later, 10).await.unwrap(), 3);
+    assert_eq!(store.system_expire(later, later, 10).await.unwrap(), 0);
+    for run in &runs[1..] {
+        let page = store.read_log(&ann, *run, 0, 10_000).await.unwrap();
+        assert_eq!((page.entries.len(), page.expired, page.last), (1, true, Some((5, 5))));
     }
 }

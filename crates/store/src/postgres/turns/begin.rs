@@ -1,6 +1,7 @@
 //! The first of the three writes: a turn is accepted, and put under way or into the queue.
 
 use domain::conversation::{Conversation, Write};
+use domain::file::File;
 use domain::run::{Lease, OnBusy, Run, RunStatus, StartTurn};
 use domain::scope::Scope;
 use futures_util::future::{join3, try_join5};
@@ -92,10 +93,11 @@ pub(super) async fn begin(tx: &Transaction, scope: &Scope, new: &NewTurn) -> Res
         }
         (Some((run, _)), OnBusy::Reject) => return Ok(Begun::Busy(run)),
         (Some(busy), policy) => {
-            // Those it names are tied to its message already, which is to come. Those of a message that it edits stay
-            // there until it starts.
+            // Those it names are tied to its message already, which is to come. Those of another message stay there until
+            // it starts: it may never.
             if new.turn.message.is_some() && new.turn.attachments.is_some() {
-                run_files::attach(tx, scope, &files, new.message).await?;
+                let free: Vec<File> = files.into_iter().filter(|file| file.message.is_none()).collect();
+                run_files::attach(tx, scope, &free, new.message).await?;
             }
             let run = enqueue(tx, scope, new, policy, busy).await?;
             remember(tx, scope, new).await?;

@@ -16,17 +16,34 @@ use async_trait::async_trait;
 use domain::open_runs::{OpenRuns, RunLimits};
 use domain::run::{Lease, Run};
 use domain::scope::Scope;
+use jiff::Timestamp;
 
 use super::transaction::{Settings, transaction};
 use super::{PostgresStore, runs};
 use crate::error::Result;
 use crate::store::turns::Turns;
-use crate::turns::{Batch, Begun, Dispatch, Held, NewTurn, QueueStart, Settled, Settlement, Waiting};
+use crate::turns::{
+    Batch, Begun, Dispatch, Held, Idempotency, NewTurn, QueueStart, Settled, Settlement, Waiting,
+};
 
 #[async_trait]
 impl Turns for PostgresStore {
     async fn begin_turn(&self, scope: &Scope, new: &NewTurn) -> Result<Begun> {
         transaction!(self.database, begin_write, Settings::of(scope), |tx| begin::begin(tx, scope, new))
+    }
+
+    async fn find_repeated(
+        &self,
+        scope: &Scope,
+        idempotency: &Idempotency,
+        now: Timestamp,
+    ) -> Result<Option<Begun>> {
+        transaction!(self.database, begin_read, Settings::of(scope), |tx| idempotency::repeated(
+            tx,
+            scope,
+            Some(idempotency),
+            now
+        ))
     }
 
     async fn get_open_runs(&self, scope: &Scope, limits: RunLimits) -> Result<OpenRuns> {

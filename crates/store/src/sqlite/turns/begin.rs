@@ -77,7 +77,7 @@ pub(super) fn begin(db: &Connection, scope: &Scope, new: &NewTurn) -> Result<Beg
             let place = queue_place(db, scope, conversation, front)?;
             let run = insert_run(db, scope, conversation, new, &turn, Place::Queued(place))?;
             if let (Some(_), Some(attachments)) = (&turn.message, &turn.attachments) {
-                run_files::attach(db, scope.workspace, conversation, new.message, attachments)?;
+                run_files::reserve(db, scope.workspace, new.message, attachments)?;
             }
             Begun::Queued(run, open.and_one())
         }

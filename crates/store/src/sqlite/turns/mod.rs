@@ -19,13 +19,16 @@ use async_trait::async_trait;
 use domain::open_runs::{OpenRuns, RunLimits};
 use domain::run::{Lease, Run};
 use domain::scope::Scope;
+use jiff::Timestamp;
 use rusqlite::Connection;
 
 use super::writer::Durability;
 use super::{SqliteStore, runs};
 use crate::error::Result;
 use crate::store::turns::Turns;
-use crate::turns::{Batch, Begun, Dispatch, Held, NewTurn, QueueStart, Settled, Settlement, Waiting};
+use crate::turns::{
+    Batch, Begun, Dispatch, Held, Idempotency, NewTurn, QueueStart, Settled, Settlement, Waiting,
+};
 
 /// A batch of events up to this many bytes is written where it is made.
 const SMALL: usize = 64 * 1024;
@@ -35,6 +38,16 @@ impl Turns for SqliteStore {
     async fn begin_turn(&self, scope: &Scope, new: &NewTurn) -> Result<Begun> {
         let (scope, new) = (scope.clone(), new.clone());
         self.writer.write(Durability::Full, move |db| begin::begin(db, &scope, &new)).await
+    }
+
+    async fn find_repeated(
+        &self,
+        scope: &Scope,
+        idempotency: &Idempotency,
+        now: Timestamp,
+    ) -> Result<Option<Begun>> {
+        let (scope, idempotency) = (scope.clone(), idempotency.clone());
+        self.readers.read(move |db| idempotency::repeated(db, &scope, Some(&idempotency), now)).await
     }
 
     async fn get_open_runs(&self, scope: &Scope, limits: RunLimits) -> Result<OpenRuns> {
