@@ -117,13 +117,16 @@ impl Anthropic {
         }
     }
 
-    /// Nothing more is said: citations that no text came for have one of their own.
+    /// Nothing more is said: citations that no text came for have one of their own, and what never ended is told so.
     fn finish(&mut self, frames: &mut Vec<Value>) {
         if !self.notes.is_empty() {
             self.open_block("text", frames);
             self.cite(frames);
         }
         self.close(frames);
+        for ended in self.told.take_unended() {
+            self.result(&ended, frames);
+        }
     }
 
     fn delta(&self, delta: Value) -> Value {
