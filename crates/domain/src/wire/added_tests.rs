@@ -533,3 +533,15 @@ fn what_never_ended_is_told_so_before_the_end() {
         assert_eq!(results, expected.map(|(id, failed, text)| (json!(id), json!(failed), json!(text))));
     }
 }
+
+#[test]
+fn a_text_without_a_word_is_no_block_to_an_anthropic_client() {
+    let log = [
+        ("turn", json!({ "run": "r", "conversation": null })),
+        ("delta", json!({ "text": "" })),
+        ("tool_calls", json!({ "round": 1, "calls": [{ "id": "a", "name": "f", "args": {} }] })),
+        ("delta", json!({ "text": "" })),
+        ("error", json!({ "code": "cancelled", "message": "stopped", "assistant": null })),
+    ];
+    assert!(!written(Wire::Anthropic, &log, 0).contains("\"text\":\"\""));
+}

@@ -34,6 +34,8 @@ impl Anthropic {
             Word::Begin { run, .. } => frames.push(json!({ "type": "message_start", "message": {
                 "id": format!("msg_{run}"), "type": "message", "role": "assistant", "model": "threadkeep", "content": [],
                 "stop_reason": null, "stop_sequence": null, "usage": { "input_tokens": 0, "output_tokens": 0 } } })),
+            // A block without a word is one that its client cannot send back.
+            Word::Text(text) if text.is_empty() => {}
             Word::Text(text) => self.text(&text, &mut frames),
             Word::Reasoning(text) => {
                 self.open_block("thinking", &mut frames);
