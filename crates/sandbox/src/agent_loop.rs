@@ -51,7 +51,7 @@ impl Agent<'_> {
             // is held back until it is known whether it is.
             let pending = round > 0 && self.has_results().await?;
             let told = if pending { Told::AtTheEnd } else { Told::AsItComes };
-            fit(&mut thread, self.service.limits.context_budget_chars as usize);
+            self.fit(&mut thread);
             let said = self.ask_model(thread.clone(), tools, told).await?;
             if said.calls.is_empty() {
                 self.plan.finish(self.emit).await?;
@@ -81,7 +81,8 @@ impl Agent<'_> {
     pub async fn make_plan(&mut self, instructions: &str) -> Result<(), Failure> {
         let goal = &self.envelope.message.content;
         let step = self.emit.begin("plan", serde_json::json!({ "goal": goal })).await?;
-        let thread = self.thread(&format!("plan {goal}"));
+        let mut thread = self.thread(&format!("plan {goal}"));
+        self.fit(&mut thread);
         let kept = std::mem::replace(&mut self.system, instructions.to_owned());
         let said = self.ask_model(thread, Vec::new(), Told::Never).await;
         self.system = kept;
@@ -121,6 +122,11 @@ impl Agent<'_> {
             thread.push(Said::User(text.into()));
         }
         valid(thread)
+    }
+
+    fn fit(&self, thread: &mut Vec<Said>) {
+        let budget = self.service.limits.context_budget_chars as usize;
+        fit(thread, budget.saturating_sub(self.system.len()));
     }
 
     async fn tell(&self, text: &str) -> Result<(), Closed> {
@@ -192,8 +198,8 @@ impl Agent<'_> {
     }
 }
 
-/// Leaves out what old calls came to until the thread fits.
-fn fit(thread: &mut [Said], budget: usize) {
+/// Leaves out the oldest of what was said before, and then what old calls came to, until the thread fits.
+fn fit(thread: &mut Vec<Said>, budget: usize) {
     const LEFT_OUT: &str = "[left out: the conversation is too long]";
     let size = |said: &Said| match said {
         Said::User(words) => words.text.len(),
@@ -203,6 +209,14 @@ fn fit(thread: &mut [Said], budget: usize) {
         Said::Answers(answers) => answers.iter().map(|answer: &Answer| answer.text.len()).sum(),
     };
     let mut total: usize = thread.iter().map(size).sum();
+    let newest = thread.iter().rposition(|said| matches!(said, Said::User(_))).unwrap_or(0);
+    let mut from = 0;
+    // A prompt begins with the user: an answer goes with its question.
+    while from < newest && (total > budget || !matches!(thread[from], Said::User(_))) {
+        total -= size(&thread[from]);
+        from += 1;
+    }
+    thread.drain(..from);
     for said in thread {
         let Said::Answers(answers) = said else { continue };
         for answer in answers.iter_mut().filter(|answer| answer.text.len() > LEFT_OUT.len()) {

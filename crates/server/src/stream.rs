@@ -229,17 +229,22 @@ pub fn respond_as(follower: Follower, telling: Telling, caller: Caller, run: &Ru
     let mut response = Body::from_stream(bytes).into_response();
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(wire.content_type()));
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store, no-transform"));
-    // Tells a proxy in front not to gather what must arrive at once.
-    headers.insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
+    let_through(headers);
     if wire == Wire::UiMessage {
         // As its own server writes them.
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+        headers.insert(header::CONNECTION, HeaderValue::from_static("keep-alive"));
         headers
             .insert(HeaderName::from_static("x-vercel-ai-ui-message-stream"), HeaderValue::from_static("v1"));
     }
     tell_ids(headers, run);
     response
+}
+
+/// Tells whoever stands between not to keep a stream, nor to gather or change what must arrive at once.
+pub fn let_through(headers: &mut axum::http::HeaderMap) {
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, no-store, no-transform"));
+    headers.insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
 }
 
 /// The ids of an accepted turn.

@@ -206,6 +206,7 @@ impl ModelRun<'_> {
             let offered = if round <= rounds { Arc::clone(&self.specs) } else { Arc::default() };
             let mut answer = self.ask(round, Arc::clone(&offered)).await?;
             let blocks = std::mem::take(&mut answer.blocks);
+            self.name_calls(&mut answer.calls);
             match next(answer, &offered, round) {
                 Next::Answer(_) => return Ok(self.answer()),
                 Next::GoOn(_) if round <= rounds => self.kept.pause(blocks),

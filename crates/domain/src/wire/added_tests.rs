@@ -484,3 +484,64 @@ fn an_anthropic_client_has_sources_as_citations_and_files_as_blocks() {
     ];
     assert_eq!(blocks, expected);
 }
+
+#[test]
+fn what_never_ended_is_told_so_before_the_end() {
+    let step = |id: &str, status: &str| json!({ "type": "step", "id": id, "name": "ran", "status": status, "args": {}, "ts": 1 });
+    let calls: Vec<Value> = ["a", "b"].map(|id| json!({ "id": id, "name": "f", "args": {} })).into();
+    let given = json!({ "id": "a", "name": "f", "result": 1, "error": null, "truncated": false, "round": 1 });
+    let before = [
+        ("turn", json!({ "run": "r", "conversation": null })),
+        ("tool_calls", json!({ "round": 1, "calls": calls })),
+        ("tool_result", given),
+        ("step", step("s", "running")),
+        ("step", step("t", "running")),
+        ("step", step("t", "succeeded")),
+    ];
+    let ends = [
+        ("error", json!({ "code": "cancelled", "message": "stopped", "assistant": null })),
+        ("result", json!({ "message": "Done.", "assistant": null })),
+    ];
+    for end in ends {
+        let log: Vec<(&str, Value)> = before.iter().cloned().chain([end]).collect();
+        let told = frames(&written(Wire::OpenAi, &log, 0));
+        let ended: Vec<Value> = told[told.len() - 3..told.len() - 1]
+            .iter()
+            .map(|(id, name, data)| {
+                assert_eq!((id, name.as_deref()), (&None, Some("tool_result")));
+                serde_json::from_str::<Value>(data).unwrap()["tool_result"].take()
+            })
+            .collect();
+        let open = |id: &str, name: &str, round: u64| {
+            json!({ "id": id, "name": name, "result": null, "error": "interrupted", "truncated": false,
+                "round": round })
+        };
+        assert_eq!(ended, [open("b", "f", 1), open("s", "ran", 0)]);
+        assert_eq!(told.last().unwrap().0, Some(log.len() as i64));
+
+        let told = frames(&written(Wire::Anthropic, &log, 0));
+        let blocks = told.iter().map(|(_, _, data)| serde_json::from_str::<Value>(data).unwrap());
+        let results = blocks.filter(|block| block["content_block"]["type"] == "tool_result");
+        let results: Vec<(Value, Value, Value)> = results
+            .map(|mut block| {
+                let block = &mut block["content_block"];
+                (block["tool_use_id"].take(), block["is_error"].take(), block["content"][0]["text"].take())
+            })
+            .collect();
+        let expected =
+            [("a", false, "1"), ("t", false, ""), ("b", true, "interrupted"), ("s", true, "interrupted")];
+        assert_eq!(results, expected.map(|(id, failed, text)| (json!(id), json!(failed), json!(text))));
+    }
+}
+
+#[test]
+fn a_text_without_a_word_is_no_block_to_an_anthropic_client() {
+    let log = [
+        ("turn", json!({ "run": "r", "conversation": null })),
+        ("delta", json!({ "text": "" })),
+        ("tool_calls", json!({ "round": 1, "calls": [{ "id": "a", "name": "f", "args": {} }] })),
+        ("delta", json!({ "text": "" })),
+        ("error", json!({ "code": "cancelled", "message": "stopped", "assistant": null })),
+    ];
+    assert!(!written(Wire::Anthropic, &log, 0).contains("\"text\":\"\""));
+}

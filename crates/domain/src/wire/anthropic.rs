@@ -34,6 +34,8 @@ impl Anthropic {
             Word::Begin { run, .. } => frames.push(json!({ "type": "message_start", "message": {
                 "id": format!("msg_{run}"), "type": "message", "role": "assistant", "model": "threadkeep", "content": [],
                 "stop_reason": null, "stop_sequence": null, "usage": { "input_tokens": 0, "output_tokens": 0 } } })),
+            // A block without a word is one that its client cannot send back.
+            Word::Text(text) if text.is_empty() => {}
             Word::Text(text) => self.text(&text, &mut frames),
             Word::Reasoning(text) => {
                 self.open_block("thinking", &mut frames);
@@ -117,13 +119,16 @@ impl Anthropic {
         }
     }
 
-    /// Nothing more is said: citations that no text came for have one of their own.
+    /// Nothing more is said: citations that no text came for have one of their own, and what never ended is told so.
     fn finish(&mut self, frames: &mut Vec<Value>) {
         if !self.notes.is_empty() {
             self.open_block("text", frames);
             self.cite(frames);
         }
         self.close(frames);
+        for ended in self.told.take_unended() {
+            self.result(&ended, frames);
+        }
     }
 
     fn delta(&self, delta: Value) -> Value {

@@ -54,6 +54,7 @@ impl OpenAi {
                 if !rest.is_empty() {
                     self.text(None, whole || begins, &rest, out);
                 }
+                self.end_calls(out);
                 let reason = match self.told.short {
                     Short::No => "stop",
                     Short::Cut => "length",
@@ -63,12 +64,20 @@ impl OpenAi {
                 self.chunk(None, Some(seq), stop, &[], out);
             }
             Word::Failure { code, message } => {
+                self.end_calls(out);
                 let error =
                     json!({ "message": message, "type": "threadkeep_error", "param": null, "code": code });
                 frame(None, Some(seq), &json!({ "error": error }).to_string(), out);
             }
             Word::Done => frame(None, Some(seq), "[DONE]", out),
             Word::Nothing => {}
+        }
+    }
+
+    /// The run says no more: what never ended is told so.
+    fn end_calls(&mut self, out: &mut Vec<u8>) {
+        for ended in self.told.take_unended() {
+            self.named("tool_result", None, &[("tool_result", ended)], out);
         }
     }
 

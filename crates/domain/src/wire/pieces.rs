@@ -5,12 +5,9 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
-use super::told::{Short, Told, Word, id_of};
+use super::told::{INTERRUPTED, Short, Told, Word, id_of};
 use crate::approval::is_denial;
 use crate::run::UsageDetails;
-
-/// What a call that never ended has for its error.
-const INTERRUPTED: &str = "interrupted";
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Piece {

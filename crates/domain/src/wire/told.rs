@@ -11,6 +11,9 @@ use serde_json::{Value, json};
 use crate::json;
 use crate::run::UsageDetails;
 
+/// What a call that never ended has for its error.
+pub(super) const INTERRUPTED: &str = "interrupted";
+
 /// An event as such a dialect needs it.
 pub(super) enum Word {
     Begin {
@@ -77,6 +80,8 @@ pub(super) struct Told {
     steps: HashMap<String, Option<u64>>,
     /// Calls that have a block, by their round and id.
     calls: HashSet<(u64, String)>,
+    /// Calls without an end, in order: the end that each has where the run says no more.
+    unended: Vec<Value>,
     pub(super) failed: bool,
     /// Of the finished message, as is its time.
     pub(super) tokens: i64,
@@ -120,6 +125,7 @@ impl Told {
                 let calls = data["calls"].as_array().cloned().unwrap_or_default();
                 let round = data["round"].as_u64().unwrap_or(0);
                 self.calls.extend(calls.iter().map(|call| (round, id_of(call))));
+                self.unended.extend(calls.iter().map(|call| interrupted(round, call)));
                 Word::Calls { round, calls, ended: None }
             }
             "tool_result" => {
@@ -127,6 +133,7 @@ impl Told {
                 if self.calls.insert((data["round"].as_u64().unwrap_or(0), id_of(&data))) {
                     self.text.clear();
                 }
+                self.ended(&data);
                 Word::Ended(data)
             }
             "sources" | "file" => {
@@ -156,6 +163,16 @@ impl Told {
         self.text.is_empty()
     }
 
+    /// The ends of the calls that had none, each as a `tool_result`.
+    pub(super) fn take_unended(&mut self) -> Vec<Value> {
+        std::mem::take(&mut self.unended)
+    }
+
+    fn ended(&mut self, ended: &Value) {
+        let same = |open: &Value| open["id"] == ended["id"] && open["round"] == ended["round"];
+        self.unended.retain(|open| !same(open));
+    }
+
     fn step(&mut self, step: Value) -> Word {
         let id = id_of(&step);
         let over = step["status"] != "running";
@@ -172,9 +189,13 @@ impl Told {
         });
         let given = (!step["args"].is_null()).then(|| hash(&step["args"]));
         let call = json!({ "id": id, "name": step["name"], "args": step["args"] });
+        if let Some(ended) = &ended {
+            self.ended(ended);
+        }
         match self.steps.entry(id) {
             Entry::Vacant(new) => {
                 new.insert(given);
+                self.unended.extend((!over).then(|| interrupted(0, &call)));
                 self.text.clear();
                 Word::Calls { round: 0, calls: vec![call], ended }
             }
@@ -203,6 +224,11 @@ impl Told {
             None => Word::Closing { rest: message.to_owned(), whole: true },
         }
     }
+}
+
+fn interrupted(round: u64, call: &Value) -> Value {
+    json!({ "id": call["id"], "name": call["name"], "result": null, "error": INTERRUPTED, "truncated": false,
+        "round": round })
 }
 
 fn hash(args: &Value) -> u64 {

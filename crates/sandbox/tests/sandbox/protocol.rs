@@ -139,6 +139,30 @@ async fn a_turn_without_words_is_none_to_the_model() {
 }
 
 #[tokio::test]
+async fn of_a_long_conversation_the_oldest_is_left_out() {
+    let world = World::new().await;
+    let turn = |role: &str, content: &str| json!({ "role": role, "content": content, "ts": 0 });
+    let long = |sign: &str| sign.repeat(300_000);
+    for skills in [json!([]), json!([{ "name": "task_flow", "content": "Answer with a numbered list." }])] {
+        let asks = 1 + skills.as_array().unwrap().len();
+        world.told.lock().skills = skills;
+        let (run, mut envelope) = world.envelope("hello");
+        let turns =
+            [("user", long("a")), ("assistant", long("b")), ("user", long("c")), ("assistant", "d".into())];
+        envelope["conversation"] = turns.iter().map(|(role, content)| turn(role, content)).collect();
+        let body = world.post(&envelope).await.text().await.unwrap();
+        assert_eq!(crate::world::Lines::read(run.clone(), &body).last()["type"], "result", "{body}");
+        let told = world.told.lock();
+        assert_eq!(told.asked[&run].len(), asks);
+        for asked in &told.asked[&run] {
+            let sent = asked["messages"].as_array().unwrap()[1..].iter();
+            let sent: Vec<_> = sent.map(|said| said["content"].as_str().unwrap()).collect();
+            assert_eq!((sent.len(), sent[0] == long("c"), sent[1]), (3, true, "d"));
+        }
+    }
+}
+
+#[tokio::test]
 async fn recipes_and_skills_reach_the_model_and_run() {
     let world = World::new().await;
     {

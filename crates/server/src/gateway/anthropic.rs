@@ -131,6 +131,8 @@ pub struct Events {
     open: Option<Open>,
     gathered: Gathered,
     thought: String,
+    /// What came while a call was open and is not of it: blocks are told one after the other.
+    held: Vec<ModelEvent>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -150,6 +152,7 @@ impl Events {
             open: None,
             gathered: Gathered::default(),
             thought: String::new(),
+            held: Vec::new(),
         }
     }
 
@@ -189,6 +192,47 @@ impl Events {
         let index = self.next.saturating_sub(1);
         self.send(&json!({ "type": "content_block_delta", "index": index, "delta": delta }), out);
     }
+
+    /// A piece of the answer, unless a call is open that may go on after it.
+    fn tell(&mut self, event: &ModelEvent, out: &mut Vec<u8>) {
+        match (event, self.open) {
+            (ModelEvent::Call(part), Some(Open::Call(open))) if part.index != open => {
+                self.held.push(event.clone());
+            }
+            (ModelEvent::Text(_) | ModelEvent::Reasoning(_), Some(Open::Call(_))) => {
+                self.held.push(event.clone());
+            }
+            (ModelEvent::Text(text), _) => {
+                self.open(Open::Text, &json!({ "type": "text", "text": "" }), out);
+                self.delta(&json!({ "type": "text_delta", "text": text }), out);
+            }
+            (ModelEvent::Reasoning(text), _) => {
+                let block = json!({ "type": "thinking", "thinking": "", "signature": "" });
+                self.open(Open::Thinking, &block, out);
+                self.delta(&json!({ "type": "thinking_delta", "thinking": text }), out);
+            }
+            (ModelEvent::Call(part), _) => {
+                let id = part.id.clone().unwrap_or_else(|| made_up(&self.id, part.index));
+                let block = json!({ "type": "tool_use", "id": id, "name": part.name, "input": {} });
+                self.open(Open::Call(part.index), &block, out);
+                if !part.args.is_empty() {
+                    self.delta(&json!({ "type": "input_json_delta", "partial_json": part.args }), out);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Nothing more comes: what was held back is told, each call with all its pieces.
+    fn finish(&mut self, out: &mut Vec<u8>) {
+        self.close(out);
+        while !self.held.is_empty() {
+            for event in std::mem::take(&mut self.held) {
+                self.tell(&event, out);
+            }
+            self.close(out);
+        }
+    }
 }
 
 /// The end of a stream that failed.
@@ -211,27 +255,14 @@ impl Writer for Events {
     fn event(&mut self, event: &ModelEvent, out: &mut Vec<u8>) {
         self.gathered.push(event);
         match event {
-            ModelEvent::Text(text) => {
-                self.open(Open::Text, &json!({ "type": "text", "text": "" }), out);
-                self.delta(&json!({ "type": "text_delta", "text": text }), out);
-            }
+            ModelEvent::Text(_) | ModelEvent::Call(_) => self.tell(event, out),
             ModelEvent::Reasoning(text) => {
                 self.thought.push_str(text);
-                let block = json!({ "type": "thinking", "thinking": "", "signature": "" });
-                self.open(Open::Thinking, &block, out);
-                self.delta(&json!({ "type": "thinking_delta", "thinking": text }), out);
-            }
-            ModelEvent::Call(part) => {
-                let id = part.id.clone().unwrap_or_else(|| made_up(&self.id, part.index));
-                let block = json!({ "type": "tool_use", "id": id, "name": part.name, "input": {} });
-                self.open(Open::Call(part.index), &block, out);
-                if !part.args.is_empty() {
-                    self.delta(&json!({ "type": "input_json_delta", "partial_json": part.args }), out);
-                }
+                self.tell(event, out);
             }
             ModelEvent::Usage(_) | ModelEvent::Details(_) => {}
             ModelEvent::End(Ok(finish)) => {
-                self.close(out);
+                self.finish(out);
                 let usage = self.gathered.usage;
                 let end = json!({ "type": "message_delta",
                     "delta": { "stop_reason": reason(*finish), "stop_sequence": null },

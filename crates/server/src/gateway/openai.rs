@@ -12,6 +12,9 @@ use serde_json::{Value, json};
 use super::{Asked, Writer, common, frame, kind_of_fault, made_up, sent, text_of, texts, words};
 use crate::problem::Problem;
 
+/// The arguments of a call that has none.
+const NOTHING: &str = "{}";
+
 pub fn read(body: Value) -> Result<Asked, Problem> {
     let (model, messages, stream) = common(&body)?;
     let options = &body["stream_options"];
@@ -171,6 +174,17 @@ impl Chunks {
         self.chunk(json!([{ "index": 0, "delta": delta, "finish_reason": null, "logprobs": null }]), out);
     }
 
+    /// A call that is given nothing is given an empty object: clients read what they get as JSON.
+    fn give_nothing(&mut self, out: &mut Vec<u8>) {
+        let calls = self.called.iter().zip(&self.gathered.calls);
+        let given: Vec<u64> =
+            calls.filter(|(_, call)| call.args.is_empty()).map(|(index, _)| *index).collect();
+        for index in given {
+            let call = json!({ "index": index, "function": { "arguments": NOTHING } });
+            self.delta(json!({ "tool_calls": [call] }), out);
+        }
+    }
+
     fn usage(&self) -> Value {
         let usage = self.gathered.usage;
         json!({ "prompt_tokens": usage.input_tokens, "completion_tokens": usage.output_tokens,
@@ -218,6 +232,7 @@ impl Writer for Chunks {
             }
             ModelEvent::Usage(_) | ModelEvent::Details(_) => {}
             ModelEvent::End(Ok(finish)) => {
+                self.give_nothing(out);
                 // Clients look for the role, also where nothing was said.
                 if !self.begun {
                     self.delta(json!({ "content": "" }), out);
@@ -247,7 +262,8 @@ impl Writer for Chunks {
         if !calls.is_empty() {
             let calls = (0..).zip(calls).map(|(index, call)| {
                 let id = if call.id.is_empty() { &made_up(&self.id, index) } else { &call.id };
-                json!({ "id": id, "type": "function", "function": { "name": call.name, "arguments": call.args } })
+                let args = if call.args.is_empty() { NOTHING } else { &call.args };
+                json!({ "id": id, "type": "function", "function": { "name": call.name, "arguments": args } })
             });
             message["tool_calls"] = calls.collect();
         }
@@ -287,6 +303,26 @@ mod tests {
         let (chunks, _) = told(&[ModelEvent::End(Ok(Finish::Stop))]);
         assert_eq!(chunks[0]["choices"][0]["delta"], json!({ "role": "assistant", "content": "" }));
         assert_eq!((chunks.len(), &chunks[1]["choices"][0]["finish_reason"]), (2, &json!("stop")));
+    }
+
+    #[test]
+    fn a_call_that_is_given_nothing_has_an_empty_object() {
+        let part = |index, args: &str| {
+            let (id, name, args) = (Some(format!("c{index}")), Some("f".to_owned()), args.to_owned());
+            ModelEvent::Call(CallPart { index, id, name, args })
+        };
+        let events = [part(0, ""), part(1, "{\"n\":1}"), part(2, ""), ModelEvent::End(Ok(Finish::Calls))];
+        let (chunks, whole) = told(&events);
+        let args = |index: u64| -> String {
+            let calls = chunks.iter().map(|chunk| &chunk["choices"][0]["delta"]["tool_calls"][0]);
+            let own = calls.filter(|call| call["index"] == index);
+            own.map(|call| call["function"]["arguments"].as_str().unwrap()).collect()
+        };
+        assert_eq!([args(0), args(1), args(2)], ["{}", "{\"n\":1}", "{}"]);
+        assert_eq!(chunks.last().unwrap()["choices"][0]["finish_reason"], "tool_calls");
+        let calls = whole["choices"][0]["message"]["tool_calls"].as_array().unwrap().iter();
+        let args: Vec<&Value> = calls.map(|call| &call["function"]["arguments"]).collect();
+        assert_eq!(args, ["{}", "{\"n\":1}", "{}"]);
     }
 
     #[test]

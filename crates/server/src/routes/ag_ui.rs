@@ -17,7 +17,7 @@ use crate::extract::body::{Body, check_json, parse};
 use crate::extract::{Caller, JsonBody, Named, Paging};
 use crate::problem::Problem;
 use crate::state::AppState;
-use crate::stream::{Telling, respond_as};
+use crate::stream::{Telling, let_through, respond_as};
 
 /// Answers a thread's last message as AG-UI events.
 #[utoipa::path(post, path = "/v1/ag-ui", operation_id = "run_ag_ui", tag = "clients",
@@ -127,6 +127,7 @@ pub async fn connect(
 
 /// A stream that is whole already.
 fn at_once(events: Vec<u8>) -> Response {
-    ([(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-store, no-transform")], events)
-        .into_response()
+    let mut response = ([(header::CONTENT_TYPE, "text/event-stream")], events).into_response();
+    let_through(response.headers_mut());
+    response
 }

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::{HeaderName, HeaderValue, header};
+use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use domain::model::{Dialect, ModelEvent, ModelFault, ModelFaultKind};
@@ -21,7 +21,7 @@ use crate::gateway::{Asked, Asker, Metered, Payer, Writer, anthropic, demo, open
 use crate::jsonapi::error::shown;
 use crate::problem::Problem;
 use crate::state::AppState;
-use crate::stream::HEARTBEAT;
+use crate::stream::{HEARTBEAT, let_through};
 
 /// The models that can be asked for now, in the shape of both vendors.
 #[utoipa::path(get, path = "/v1/models", operation_id = "list_models", tag = "models",
@@ -197,7 +197,6 @@ fn streamed(telling: Telling, begun: Vec<u8>) -> Response {
     let mut response = Body::from_stream(all).into_response();
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store, no-transform"));
-    headers.insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
+    let_through(headers);
     response
 }

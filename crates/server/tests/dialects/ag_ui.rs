@@ -221,7 +221,9 @@ async fn a_page_joins_a_run_under_way(backend: Backend) -> Option<()> {
 
 async fn a_thread_that_rests_is_told_whole(backend: Backend) -> Option<()> {
     let world = World::start(backend).await?;
-    let nothing = Live::open(post(&world, "/v1/ag-ui/connect", &input("t", "r", &[]))).await.rest().await;
+    let nothing = Live::open(post(&world, "/v1/ag-ui/connect", &input("t", "r", &[]))).await;
+    assert_eq!(nothing.header("x-accel-buffering"), "no");
+    let nothing = nothing.rest().await;
     lawful(&nothing);
     assert_eq!(nothing[1].data["messages"], json!([]));
     let ended =

@@ -58,6 +58,10 @@ async fn a_chat_streams_and_is_a_conversation_like_any_other(backend: Backend) -
     assert_eq!(live.header("content-type"), "text/event-stream");
     assert_eq!(live.header("cache-control"), "no-cache");
     assert_eq!(
+        (live.header("connection"), live.header("x-accel-buffering")),
+        ("keep-alive".into(), "no".into())
+    );
+    assert_eq!(
         (live.header("threadkeep-conversation"), live.header("threadkeep-message")),
         (id.into(), message.into())
     );

@@ -262,6 +262,23 @@ async fn lists_have_pages_and_odd_tools_get_safe_names(_: Backend) -> Option<()>
     let agent = world.agent(json!([{ "mcp": "f", "allow": ["last", offered[1]] }]), json!([])).await;
     world.turn(&agent, &[]).await;
     assert_eq!(world.offered(), [offered[1].as_str(), "f__last"]);
+    // A model that leaves out whose tool it is means the only one of that name.
+    let turn = world.turn(&agent, &[("last", json!({})), ("one", json!({}))]).await;
+    assert_eq!((&turn.call(0)["name"], &turn.call(0)["result"]), (&json!("f__last"), &json!("last")));
+    assert!(turn.failed(1).starts_with("there is no tool \"one\""), "{turn:?}");
+    let agent = world.agent(json!([{ "mcp": "f" }]), json!(["last"])).await;
+    world.plan(&[("last", json!({}))]);
+    let mut stream = world.begin(&agent).await;
+    let run = stream.run();
+    let asked = loop {
+        let frame = stream.next().await.unwrap();
+        if frame.event == "approval" {
+            break frame.data;
+        }
+    };
+    let no = json!({ "id": asked["id"], "approve": false });
+    world.send(reqwest::Method::POST, &format!("/v1/runs/{run}/approvals"), Some(&no)).await;
+    assert_eq!(world.end(stream).await.failed(0), domain::approval::denial(None));
     // A list without an end is not followed for ever.
     fake.play(|asked| {
         let page = json!({ "tools": vec![tool("t"); 100], "nextCursor": "again" });

@@ -35,7 +35,7 @@ async fn the_whole_story(backend: Backend) -> Option<()> {
     let stream = world.begin(&json!({ "message": "How many are unpaid?\nThanks" })).await;
     for (name, value) in [
         ("content-type", "text/event-stream"),
-        ("cache-control", "no-store, no-transform"),
+        ("cache-control", "no-cache, no-store, no-transform"),
         ("x-accel-buffering", "no"),
         ("x-content-type-options", "nosniff"),
     ] {

@@ -19,6 +19,7 @@ stories!(
     an_answer_of_openai_comes_back_as_it_was,
     the_kind_of_a_failure_is_told,
     calls_are_counted_from_nought_in_the_other_dialect,
+    calls_that_come_mixed_are_blocks_one_after_the_other,
     a_silent_provider_does_not_silence_the_stream,
     what_is_asked_of_an_answer_is_told_to_anthropic,
     failures_are_told_as_clients_expect_them,
@@ -527,6 +528,59 @@ async fn calls_are_counted_from_nought_in_the_other_dialect(backend: Backend) ->
     let indexes: Vec<i64> =
         chunks.filter_map(|chunk| chunk["choices"][0]["delta"]["tool_calls"][0]["index"].as_i64()).collect();
     assert_eq!(indexes, [0, 0, 1, 1], "{}", answer.text);
+    Some(())
+}
+
+async fn calls_that_come_mixed_are_blocks_one_after_the_other(backend: Backend) -> Option<()> {
+    let call = |index: u64, id: Option<&str>, args: &str| {
+        let mut call = json!({ "index": index, "function": { "arguments": args } });
+        if let Some(id) = id {
+            (call["id"], call["function"]["name"]) = (json!(id), json!(format!("f_{id}")));
+        }
+        json!({ "choices": [{ "index": 0, "delta": { "tool_calls": [call] } }] })
+    };
+    let chunks = [
+        json!({ "choices": [{ "index": 0, "delta": { "content": "I look." } }] }),
+        call(0, Some("a"), ""),
+        call(1, Some("b"), "{"),
+        call(0, None, "{\"n\""),
+        call(2, Some("c"), ""),
+        call(1, None, "}"),
+        json!({ "choices": [{ "index": 0, "delta": { "content": "So." } }] }),
+        call(0, None, ":1}"),
+        json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": "tool_calls" }] }),
+    ];
+    let script: String = chunks.iter().map(|chunk| format!("data: {chunk}\n\n")).collect();
+    let (world, _provider) = world_with(backend, stream(&(script + "data: [DONE]\n\n"))).await?;
+    let body =
+        json!({ "model": "openai/m", "stream": true, "messages": [{ "role": "user", "content": "Hi" }] });
+    let answer = post(&world, PATHS[1], &body).await;
+    let mut blocks: Vec<(Value, String)> = Vec::new();
+    for event in read(&answer) {
+        let at = event["index"].as_u64().map(|at| at as usize);
+        match event["type"].as_str().unwrap() {
+            "content_block_start" => {
+                assert_eq!(at, Some(blocks.len()), "{}", answer.text);
+                let block = &event["content_block"];
+                blocks.push((json!([block["type"], block["id"], block["name"]]), String::new()));
+            }
+            "content_block_delta" => {
+                assert_eq!(at, Some(blocks.len() - 1), "{}", answer.text);
+                let delta = &event["delta"];
+                let piece = delta["text"].as_str().or(delta["partial_json"].as_str()).unwrap();
+                blocks.last_mut().unwrap().1.push_str(piece);
+            }
+            _ => {}
+        }
+    }
+    let expected = [
+        (json!(["text", null, null]), "I look."),
+        (json!(["tool_use", "a", "f_a"]), "{\"n\":1}"),
+        (json!(["tool_use", "b", "f_b"]), "{}"),
+        (json!(["tool_use", "c", "f_c"]), ""),
+        (json!(["text", null, null]), "So."),
+    ];
+    assert_eq!(blocks, expected.map(|(block, said)| (block, said.to_owned())), "{}", answer.text);
     Some(())
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use domain::entry::{ToolOutput, Trace};
 use domain::event::{RunEvent, Source, Sources, ToolCall, ToolCalls, ToolResult};
 use domain::message::Block;
-use domain::model::keepable;
+use domain::model::{Call, keepable};
 use domain::prompt::FAILED;
 use domain::run::Usage;
 use domain::tool::{Planned, clip};
@@ -69,6 +69,16 @@ impl ModelRun<'_> {
 
     fn tool(&self, name: &str) -> Option<&Arc<dyn Tool>> {
         self.specs.iter().position(|spec| spec.name == name).map(|at| &self.tools[at])
+    }
+
+    /// A model may leave out whose tool it calls: the name that its server has for it will do, if one tool alone has it.
+    pub(super) fn name_calls(&self, calls: &mut [Call]) {
+        for call in calls.iter_mut().filter(|call| self.tool(&call.name).is_none()) {
+            let mut alike = self.tools.iter().filter(|tool| tool.goes_by(&call.name));
+            if let (Some(tool), None) = (alike.next(), alike.next()) {
+                call.name = tool.spec().name;
+            }
+        }
     }
 
     /// Makes calls in parallel, each within its time.
