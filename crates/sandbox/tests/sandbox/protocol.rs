@@ -142,6 +142,19 @@ async fn a_turn_without_words_is_none_to_the_model() {
 }
 
 #[tokio::test]
+async fn a_recipe_reads_all_of_its_arguments_however_long() {
+    let world = World::new().await;
+    world.told.lock().recipes = json!([{ "name": "count.sh", "content": "sleep 0.2; wc -c" }]);
+    let arguments = json!({ "text": "x".repeat(300_000) }).to_string();
+    let lines = world.run(&format!("call recipe_count {arguments}")).await;
+    assert_eq!(lines.step("recipes/count.sh")["result"], format!("{}\n", arguments.len()), "{lines:#?}");
+    // One that reads nothing is not waited for.
+    world.told.lock().recipes = json!([{ "name": "count.sh", "content": "echo done" }]);
+    let lines = world.run(&format!("call recipe_count {arguments}")).await;
+    assert_eq!(lines.step("recipes/count.sh")["result"], "done\n", "{lines:#?}");
+}
+
+#[tokio::test]
 async fn recipes_and_skills_reach_the_model_and_run() {
     let world = World::new().await;
     {
