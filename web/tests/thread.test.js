@@ -55,6 +55,28 @@ test('edit, answer again, and go between the versions', async () => {
   assert.deepEqual(wrong, []);
 });
 
+test('a message far up in a long thread keeps its versions', async () => {
+  await world.server.take([{ title: 'long', at: Date.now(), messages: Array.from({ length: 400 }, (_, n) => `line ${n}`) }]);
+  const [{ id }] = (await world.server.api('GET', '/v1/chat-conversations?filter[query]=long')).data;
+  const path = `/v1/chat-conversations/${id}`;
+  const { messages } = (await world.server.api('GET', path)).data.attributes;
+  const [long] = (await world.server.api('GET', `${path}/branches`)).data;
+  await world.server.api('POST', '/v1/turns', { conversation: id, replace: messages[2].id, message: 'answer instead' });
+  await world.server.api('POST', `${path}/branches/${long.id}/select`);
+  const { page, wrong } = await visit(world);
+  await page.getByRole('link', { name: 'long', exact: true }).click();
+  await settled(page);
+  await page.locator('[aria-label=Messages]').hover();
+  await eventually(async () => {
+    await page.mouse.wheel(0, -3000);
+    assert.ok(await page.getByText('line 2', { exact: true }).isVisible());
+  });
+  assert.match(await count(page).innerText(), /1 \/ 2/);
+  await count(page).getByRole('button', { name: 'Next version' }).click();
+  await eventually(async () => assert.equal(await lastAnswer(page), 'instead'));
+  assert.deepEqual(wrong, []);
+});
+
 test('a fork has the thread up to there and goes on by itself', async () => {
   const { page, wrong } = await visit(world);
   await say(page, 'answer the root');
