@@ -147,6 +147,30 @@ test('agents are given tools and told which calls wait; tool servers come and go
   assert.deepEqual(wrong, []);
 });
 
+test('an agent that was chosen can be let go of in its thread', async () => {
+  const { page, wrong } = await visit(world);
+  const { id: agent } = await world.server.api('POST', '/v1/agents', { name: 'Gardener', instructions: 'Speak of plants.', model: 'demo/assistant', runner: 'sandbox', tools: [], approval: [] });
+  await page.reload();
+  const choose = async (name) => {
+    await page.getByRole('button', { name: /^Model:/ }).click();
+    await page.getByRole('menuitemradio', { name }).click();
+  };
+  const stored = async () => (await world.server.api('GET', `/v1/chat-conversations/${new URL(page.url()).pathname.split('/')[2]}`)).data.attributes;
+  await choose(/Gardener/);
+  await say(page, 'answer with it');
+  await page.getByText('with it', { exact: true }).waitFor();
+  await settled(page);
+  assert.equal((await stored()).agent_id, agent);
+  await choose('No agent');
+  await say(page, 'answer without it');
+  await page.getByText('without it', { exact: true }).waitFor();
+  await settled(page);
+  assert.equal((await stored()).agent_id, null);
+  await page.reload();
+  await page.getByRole('button', { name: 'Model: Default' }).waitFor();
+  assert.deepEqual(wrong, []);
+});
+
 test('what was used, and all threads as a download', async () => {
   const { page, wrong } = await visit(world);
   await page.getByRole('button', { name: /^Mode:/ }).click();

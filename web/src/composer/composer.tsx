@@ -1,6 +1,7 @@
 // Where the user writes: text, files, the mode, and Send or Stop.
 import { ArrowUp, Paperclip, Square } from 'lucide-react';
 import { useEffect, useEffectEvent, useRef, useState } from 'react';
+import { updateConversation } from '../client/api';
 import type { Thread, ThreadState } from '../client/thread';
 import type { Mode } from '../client/types';
 import { Spinner } from '../ui/bits';
@@ -21,6 +22,12 @@ const named = (choice: Choice | null) => ({
   ...(choice?.agent ? { agent: choice.agent } : {}),
 });
 
+/** What the conversation remembers and is to forget: a turn can name another model or agent, but not none. */
+const unnamed = (choice: Choice | null, was: Choice) => ({
+  ...(choice && !choice.model && was.model ? { model: null } : {}),
+  ...(choice && !choice.agent && was.agent ? { agent_id: null } : {}),
+});
+
 /** `offered` is a text to begin with, each time another object. */
 export function Composer({ thread, state, offered }: { thread: Thread; state: ThreadState; offered: { text: string } | null }) {
   const [text, setText] = useState(() => readDraft(state.id));
@@ -33,7 +40,8 @@ export function Composer({ thread, state, offered }: { thread: Thread; state: Th
   const stored = state.conversation?.attributes.mode as Mode | null | undefined;
   const mode = chosen ?? stored ?? 'agent';
   const { model = null, agent_id: agent = null } = state.conversation?.attributes ?? {};
-  const choice = answering ?? { model, agent };
+  const remembered = { model, agent };
+  const choice = answering ?? remembered;
   const running = state.live !== null;
   const uploading = files.some((file) => !file.done);
   const blocked = obstacle(files);
@@ -69,8 +77,10 @@ export function Composer({ thread, state, offered }: { thread: Thread; state: Th
     keepDraft(was, '');
     // A turn needs words: files alone are named.
     const words = text.trim() ? text : attachments.map((file) => file.name).join(', ');
+    const forget = unnamed(answering, remembered);
     const go = async () => {
       const conversation = await lodging;
+      if (was && Object.keys(forget).length > 0) await updateConversation(was, forget);
       await thread.send({ text: words, mode, attachments, ...(conversation ? { conversation } : {}), ...named(answering) });
     };
     go().catch((error: unknown) => {
