@@ -61,7 +61,7 @@ test('a message far up in a long thread keeps its versions', async () => {
   const path = `/v1/chat-conversations/${id}`;
   const { messages } = (await world.server.api('GET', path)).data.attributes;
   const [long] = (await world.server.api('GET', `${path}/branches`)).data;
-  await world.server.api('POST', '/v1/turns', { conversation: id, replace: messages[2].id, message: 'answer instead' });
+  await world.server.api('POST', '/v1/turns', { conversation: id, replace: messages[2].id, mode: 'agent', message: 'answer instead' });
   await world.server.api('POST', `${path}/branches/${long.id}/select`);
   const { page, wrong } = await visit(world);
   await page.getByRole('link', { name: 'long', exact: true }).click();
