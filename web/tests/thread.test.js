@@ -156,6 +156,12 @@ test('search as you type marks what it found', async () => {
   await world.server.turn('answer Das Café an der Straße 🙂 hat offen');
   await page.getByRole('searchbox', { name: 'Search threads' }).pressSequentially('cafe stra');
   await eventually(async () => assert.deepEqual(await page.locator('[data-history] mark').allInnerTexts(), ['Café', 'Stra', 'Café', 'Stra']));
+  // Far from the beginning of a long message, too, it is within the lines that are shown.
+  await world.server.turn(`answer\n${'many words before '.repeat(6)}the zebra 🙂 crossing`);
+  await page.getByRole('searchbox').fill('zebra');
+  const mark = page.locator('[data-history] mark');
+  await eventually(async () => assert.deepEqual(await mark.allInnerTexts(), ['zebra']));
+  assert.ok(await mark.evaluate((node) => node.getBoundingClientRect().bottom <= node.closest('bdi').getBoundingClientRect().bottom), 'the match is cut off');
   await page.getByRole('searchbox').fill('nowhere to be found');
   await page.getByText('Nothing was found.').waitFor();
   assert.deepEqual(wrong, []);

@@ -4,7 +4,7 @@ import { useRef, useState } from 'react';
 import type { Conversation } from '../client/types';
 import { follow, paths } from '../router';
 import { Menu, MenuItem } from '../ui/menu';
-import { Marked } from './highlight';
+import { fromMatch, Marked } from './highlight';
 
 type Props = {
   conversation: Conversation;
@@ -59,7 +59,7 @@ export function HistoryItem({ conversation, current, onOpen, onRename, onDelete 
         </span>
         {inMessage && (
           <bdi className="mt-0.5 line-clamp-2 text-tiny text-soft">
-            <Marked highlight={inMessage} />
+            <Marked highlight={fromMatch(inMessage)} />
           </bdi>
         )}
       </a>
