@@ -133,7 +133,9 @@ test('rename, delete and undo, in this window and in the other', async () => {
   await page.getByRole('button', { name: 'More for answer about to be renamed' }).click();
   await page.getByRole('menuitem', { name: 'Rename' }).click();
   await page.getByRole('textbox', { name: 'Title' }).fill('A better name');
-  await page.keyboard.press('Enter');
+  // Enter first takes what an input method offers.
+  await page.getByRole('textbox', { name: 'Title' }).dispatchEvent('keydown', { key: 'Enter', isComposing: true });
+  await page.getByRole('textbox', { name: 'Title' }).press('Enter');
   await item(page, 'A better name').waitFor();
   await item(second, 'A better name').waitFor();
   await eventually(async () => assert.equal(await page.getByRole('heading', { level: 1 }).innerText(), 'A better name'));

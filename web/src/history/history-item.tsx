@@ -114,7 +114,7 @@ function Rename({ title, onDone }: { title: string; onDone: (title: string | nul
       onChange={(event) => setValue(event.target.value)}
       onBlur={() => end(true)}
       onKeyDown={(event) => {
-        if (event.key === 'Enter') end(true);
+        if (event.key === 'Enter' && !event.nativeEvent.isComposing) end(true);
         if (event.key === 'Escape') end(false);
       }}
       className="h-8 w-full rounded-md border border-accent bg-raised px-2.5 text-small outline-none"
