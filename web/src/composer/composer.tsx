@@ -10,7 +10,7 @@ import { IconButton } from '../ui/button';
 import { complain } from '../ui/toast';
 import { AttachmentList } from './attachment-list';
 import { obstacle, useAttachments } from './attachments';
-import { keepDraft, readDraft } from './drafts';
+import { keepChosen, keepDraft, readChosen, readDraft, type Chosen } from './drafts';
 import { DropArea } from './drop-area';
 import { toComposer } from './focus';
 import { ModePicker } from './mode';
@@ -31,14 +31,14 @@ const unnamed = (choice: Choice | null, was: Choice) => ({
 /** `offered` is a text to begin with, each time another object. */
 export function Composer({ thread, state, offered }: { thread: Thread; state: ThreadState; offered: { text: string } | null }) {
   const [text, setText] = useState(() => readDraft(state.id));
-  const [chosen, setChosen] = useState<Mode | null>(null);
-  const [answering, setAnswering] = useState<Choice | null>(null);
+  const [chosen, setChosen] = useState(() => readChosen(state.id));
   const field = useRef<HTMLTextAreaElement>(null);
   const picker = useRef<HTMLInputElement>(null);
   const { files, add, remove, take } = useAttachments(thread);
 
   const stored = state.conversation?.attributes.mode as Mode | null | undefined;
-  const mode = chosen ?? stored ?? 'agent';
+  const { answering } = chosen;
+  const mode = chosen.mode ?? stored ?? 'agent';
   const { model = null, agent_id: agent = null } = state.conversation?.attributes ?? {};
   const remembered = { model, agent };
   const choice = answering ?? remembered;
@@ -59,6 +59,12 @@ export function Composer({ thread, state, offered }: { thread: Thread; state: Th
     keepDraft(thread.get().id, next);
   };
 
+  const choose = (change: Partial<Chosen>) => {
+    const next = { ...chosen, ...change };
+    setChosen(next);
+    keepChosen(thread.get().id, next);
+  };
+
   const taken = useRef(offered);
   useEffect(() => {
     if (!offered || taken.current === offered) return;
@@ -75,6 +81,7 @@ export function Composer({ thread, state, offered }: { thread: Thread; state: Th
     const was = thread.get().id;
     setText('');
     keepDraft(was, '');
+    keepChosen(was, null);
     // A turn needs words: files alone are named.
     const words = text.trim() ? text : attachments.map((file) => file.name).join(', ');
     const forget = unnamed(answering, remembered);
@@ -88,6 +95,7 @@ export function Composer({ thread, state, offered }: { thread: Thread; state: Th
       back();
       setText((now) => now || text);
       keepDraft(was, text);
+      keepChosen(was, chosen);
     });
     field.current?.focus();
   };
@@ -181,8 +189,8 @@ export function Composer({ thread, state, offered }: { thread: Thread; state: Th
               event.target.value = '';
             }}
           />
-          <ModePicker value={mode} onChange={setChosen} />
-          <ModelPicker value={choice} onChange={setAnswering} />
+          <ModePicker value={mode} onChange={(next) => choose({ mode: next })} />
+          <ModelPicker value={choice} onChange={(next) => choose({ answering: next })} />
           <span className="grow" />
           {running && (
             <IconButton name="Stop" side="top" disabled={state.stopping} onClick={stop} className="rounded-full! border border-line-strong text-ink!">
