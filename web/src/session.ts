@@ -4,6 +4,8 @@ import { useCallback, useState } from 'react';
 import { listWorkspaces, whoami } from './client/api';
 import { Failure, setWorkspace } from './client/http';
 import { limits } from './client/upload';
+import { keepChosen } from './composer/drafts';
+import { forgetThreads } from './thread/threads';
 import type { Whoami, Workspace } from './client/types';
 
 export type Session = {
@@ -48,7 +50,10 @@ export function useSession(): Door {
       }
       setWorkspace(id);
       setChosen(id);
-      client.removeQueries({ queryKey: ['history'] });
+      // Nothing of the old workspace is shown or chosen in the new one.
+      client.removeQueries({ predicate: ({ queryKey }) => queryKey[0] !== 'session' });
+      forgetThreads();
+      keepChosen(null, null);
     },
     [client],
   );

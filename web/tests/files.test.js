@@ -174,6 +174,25 @@ test('attach, paste, take back, send, and look into each kind of file after a re
   assert.deepEqual(wrong, []);
 });
 
+test('a script is shown as text, and a workbook is not', async () => {
+  const { page, wrong } = await visit(world);
+  const bytes = Buffer.concat([Buffer.from('PK\x03\x04'), Buffer.alloc(26), Buffer.from('xl/workbook.xml'), Buffer.from([1, 2, 0xff])]);
+  await page.locator('input[type=file]').setInputFiles([file('deploy.sh', 'text/x-sh', '#!/bin/sh\necho deployed\n'), file('paper.tex', 'text/x-tex', '\\section{Rivers}'), { name: 'rivers.xlsx', mimeType: '', buffer: bytes }]);
+  await eventually(async () => assert.equal(await chips(page).count(), 3));
+  await say(page, 'answer read');
+  await settled(page);
+  const look = async (name) => {
+    await page.locator('article').getByRole('button', { name }).click();
+    return page.getByRole('dialog');
+  };
+  await (await look(/deploy.sh/)).getByText('echo deployed').waitFor();
+  await page.keyboard.press('Escape');
+  await (await look(/paper.tex/)).getByText('section{Rivers}').waitFor();
+  await page.keyboard.press('Escape');
+  await (await look(/rivers.xlsx/)).getByText('There is no preview for').waitFor();
+  assert.deepEqual(wrong, []);
+});
+
 test('a file that the assistant made is shown where it was made, live and after a reload', async () => {
   const { page, wrong } = await visit(world);
   await say(page, 'step a write_the_table {}\nmake rivers.tsv river\tkm\\nVolga\t3530\ndone a write_the_table fine\nsay Here it is.\nhold made\nanswer Here it is.');

@@ -147,6 +147,49 @@ test('agents are given tools and told which calls wait; tool servers come and go
   assert.deepEqual(wrong, []);
 });
 
+test('an agent that was chosen can be let go of in its thread', async () => {
+  const { page, wrong } = await visit(world);
+  const { id: agent } = await world.server.api('POST', '/v1/agents', { name: 'Gardener', instructions: 'Speak of plants.', model: 'demo/assistant', runner: 'sandbox', tools: [], approval: [] });
+  await page.reload();
+  const choose = async (name) => {
+    await page.getByRole('button', { name: /^Model:/ }).click();
+    await page.getByRole('menuitemradio', { name }).click();
+  };
+  const stored = async () => (await world.server.api('GET', `/v1/chat-conversations/${new URL(page.url()).pathname.split('/')[2]}`)).data.attributes;
+  await choose(/Gardener/);
+  await say(page, 'answer with it');
+  await page.getByText('with it', { exact: true }).waitFor();
+  await settled(page);
+  assert.equal((await stored()).agent_id, agent);
+  await choose('No agent');
+  await say(page, 'answer without it');
+  await page.getByText('without it', { exact: true }).waitFor();
+  await settled(page);
+  assert.equal((await stored()).agent_id, null);
+  await page.reload();
+  await page.getByRole('button', { name: 'Model: Default' }).waitFor();
+  assert.deepEqual(wrong, []);
+});
+
+test('another workspace shows nothing of the one before', async () => {
+  const { page, wrong } = await visit(world);
+  await world.server.api('POST', '/v1/agents', { name: 'Old hand', instructions: '', model: 'demo/assistant', runner: 'model', tools: [], approval: [] });
+  const made = await page.evaluate(() => fetch('/v1/workspaces', { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: '{"name":"Elsewhere"}' }).then((response) => response.status));
+  assert.equal(made, 201);
+  await page.reload();
+  const offered = async () => {
+    await page.getByRole('button', { name: /^Model:/ }).click();
+    await page.getByRole('menuitemradio', { name: 'demo/assistant', exact: true }).waitFor();
+    return page.getByRole('menuitemradio', { name: /Old hand/ });
+  };
+  await (await offered()).click();
+  await page.getByRole('button', { name: /^L Local|^Local/ }).click();
+  await page.getByRole('menuitemradio', { name: /Elsewhere/ }).click();
+  await page.getByRole('button', { name: 'Model: Default' }).waitFor();
+  assert.equal(await (await offered()).count(), 0);
+  assert.deepEqual(wrong, []);
+});
+
 test('what was used, and all threads as a download', async () => {
   const { page, wrong } = await visit(world);
   await page.getByRole('button', { name: /^Mode:/ }).click();

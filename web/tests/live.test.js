@@ -134,9 +134,21 @@ test('kill -9 in the middle of a stream: the partial answer is kept, and the pag
   assert.deepEqual(wrong, []);
 });
 
-test('a draft is kept over a reload', async () => {
+test('a draft is kept over a reload, with how and by whom it is to be answered', async () => {
   const { page } = await visit(world);
-  await composer(page).fill('half a thought');
+  await composer(page).fill('answer half a thought');
+  await page.getByRole('button', { name: /^Mode:/ }).click();
+  await page.getByRole('menuitemradio', { name: /Task flow/ }).click();
+  await page.getByRole('button', { name: /^Model:/ }).click();
+  await page.getByRole('menuitemradio', { name: 'demo/assistant' }).click();
   await page.reload();
-  await eventually(async () => assert.equal(await composer(page).inputValue(), 'half a thought'));
+  await eventually(async () => assert.equal(await composer(page).inputValue(), 'answer half a thought'));
+  await page.getByRole('button', { name: 'Mode: Task flow' }).waitFor();
+  await page.getByRole('button', { name: 'Model: assistant' }).waitFor();
+  // Sent, it is no draft any more.
+  await composer(page).press('Enter');
+  await settled(page);
+  await page.goto(world.server.url);
+  await page.getByRole('button', { name: 'Mode: Agent' }).waitFor();
+  assert.equal(await composer(page).inputValue(), '');
 });

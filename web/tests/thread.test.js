@@ -55,6 +55,28 @@ test('edit, answer again, and go between the versions', async () => {
   assert.deepEqual(wrong, []);
 });
 
+test('a message far up in a long thread keeps its versions', async () => {
+  await world.server.take([{ title: 'long', at: Date.now(), messages: Array.from({ length: 400 }, (_, n) => `line ${n}`) }]);
+  const [{ id }] = (await world.server.api('GET', '/v1/chat-conversations?filter[query]=long')).data;
+  const path = `/v1/chat-conversations/${id}`;
+  const { messages } = (await world.server.api('GET', path)).data.attributes;
+  const [long] = (await world.server.api('GET', `${path}/branches`)).data;
+  await world.server.api('POST', '/v1/turns', { conversation: id, replace: messages[2].id, mode: 'agent', message: 'answer instead' });
+  await world.server.api('POST', `${path}/branches/${long.id}/select`);
+  const { page, wrong } = await visit(world);
+  await page.getByRole('link', { name: 'long', exact: true }).click();
+  await settled(page);
+  await page.locator('[aria-label=Messages]').hover();
+  await eventually(async () => {
+    await page.mouse.wheel(0, -3000);
+    assert.ok(await page.getByText('line 2', { exact: true }).isVisible());
+  });
+  assert.match(await count(page).innerText(), /1 \/ 2/);
+  await count(page).getByRole('button', { name: 'Next version' }).click();
+  await eventually(async () => assert.equal(await lastAnswer(page), 'instead'));
+  assert.deepEqual(wrong, []);
+});
+
 test('a fork has the thread up to there and goes on by itself', async () => {
   const { page, wrong } = await visit(world);
   await say(page, 'answer the root');
@@ -111,7 +133,9 @@ test('rename, delete and undo, in this window and in the other', async () => {
   await page.getByRole('button', { name: 'More for answer about to be renamed' }).click();
   await page.getByRole('menuitem', { name: 'Rename' }).click();
   await page.getByRole('textbox', { name: 'Title' }).fill('A better name');
-  await page.keyboard.press('Enter');
+  // Enter first takes what an input method offers.
+  await page.getByRole('textbox', { name: 'Title' }).dispatchEvent('keydown', { key: 'Enter', isComposing: true });
+  await page.getByRole('textbox', { name: 'Title' }).press('Enter');
   await item(page, 'A better name').waitFor();
   await item(second, 'A better name').waitFor();
   await eventually(async () => assert.equal(await page.getByRole('heading', { level: 1 }).innerText(), 'A better name'));
@@ -134,6 +158,12 @@ test('search as you type marks what it found', async () => {
   await world.server.turn('answer Das Café an der Straße 🙂 hat offen');
   await page.getByRole('searchbox', { name: 'Search threads' }).pressSequentially('cafe stra');
   await eventually(async () => assert.deepEqual(await page.locator('[data-history] mark').allInnerTexts(), ['Café', 'Stra', 'Café', 'Stra']));
+  // Far from the beginning of a long message, too, it is within the lines that are shown.
+  await world.server.turn(`answer\n${'many words before '.repeat(6)}the zebra 🙂 crossing`);
+  await page.getByRole('searchbox').fill('zebra');
+  const mark = page.locator('[data-history] mark');
+  await eventually(async () => assert.deepEqual(await mark.allInnerTexts(), ['zebra']));
+  assert.ok(await mark.evaluate((node) => node.getBoundingClientRect().bottom <= node.closest('bdi').getBoundingClientRect().bottom), 'the match is cut off');
   await page.getByRole('searchbox').fill('nowhere to be found');
   await page.getByText('Nothing was found.').waitFor();
   assert.deepEqual(wrong, []);

@@ -44,8 +44,8 @@ impl Agent<'_> {
         }
     }
 
-    /// Collects and posts; whether there was something. Files that came with the run and did not change are not
-    /// posted again.
+    /// Collects and posts; whether there was something. Files that came in `assets/` and did not change are not posted
+    /// again.
     pub async fn hand_in(&mut self) -> Result<bool, Failure> {
         let (files, left) = self.collect().await?;
         if files.is_empty() && left.is_empty() {
@@ -96,7 +96,7 @@ impl Agent<'_> {
                         continue;
                     }
                     if let Some((path, file, hash)) = open.take() {
-                        self.keep(path, file, hash, &mut files);
+                        self.keep(&path, file, hash, &mut files);
                     }
                 }
                 Answer::Left { path, why } => left.push(format!("{path}: {why}")),
@@ -105,10 +105,10 @@ impl Agent<'_> {
         }
     }
 
-    fn keep(&self, path: String, file: Collected, hash: Sha256, files: &mut Vec<Collected>) {
+    fn keep(&self, path: &str, file: Collected, hash: Sha256, files: &mut Vec<Collected>) {
         let sha256: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-        let same =
-            |given: &AssetFile| given.sha256 == sha256 && (given.name == path || given.name == file.name);
+        let place = format!("assets/{path}");
+        let same = |given: &AssetFile| given.sha256 == sha256 && given.name == place;
         if !self.given.iter().any(same) {
             files.push(file);
         }

@@ -32,6 +32,8 @@ export type ThreadState = {
 export type Draft = { text: string; mode?: Mode; attachments?: Attachment[]; conversation?: string; model?: string; agent?: string };
 
 const WINDOW = 60;
+/** How much of a branch is laid beside the others. */
+const LAID = 1000;
 const LOOK_MS = 2_500;
 const LET_GO_MS = 20_000;
 
@@ -59,6 +61,7 @@ export class Thread {
   private etag: string | null = null;
   private branches: Branch[] = [];
   private threads = new Map<string, string[]>();
+  private laid: Threads = [];
   private looking: AbortController | null = null;
   private refreshing: Promise<void> | null = null;
   private older: Promise<void> | null = null;
@@ -244,20 +247,24 @@ export class Thread {
 
   /** Reads which messages are on which branch, and lays the branches beside each other. */
   private async lay(id: string, branches: Branch[]): Promise<void> {
-    if (branches.length < 2) return this.set({ versions: new Map() });
     const threads: Threads = [];
-    for (const branch of branches) {
+    // One alone has no other versions.
+    for (const branch of branches.length < 2 ? [] : branches) {
       const key = `${branch.id} ${branch.head}`;
       let ids = this.threads.get(key);
       if (!ids) {
-        const got = await api.getConversation(id, { limit: 1000, branch: branch.id });
+        const got = await api.getConversation(id, { limit: LAID, branch: branch.id });
         ids = got?.messages.map((message) => message.id) ?? [];
         this.threads.set(key, ids);
       }
-      threads.push({ branch, ids });
+      threads.push({ branch, ids, cut: ids.length === LAID });
     }
-    const current = this.state.messages.map((message) => message.id);
-    this.set({ versions: siblings(threads, current) });
+    this.laid = threads;
+    this.set({ versions: this.versionsOf(this.state.messages) });
+  }
+
+  private versionsOf(messages: Message[]): Map<string, Siblings> {
+    return siblings(this.laid, messages.map((message) => message.id));
   }
 
   /** Calls that come together share the work. */
@@ -275,7 +282,8 @@ export class Thread {
       const got = await api.getConversation(id, { limit, before: first.id });
       const older = got?.messages ?? [];
       if (this.state.messages[0]?.id === first.id) {
-        this.set({ messages: [...older, ...this.state.messages], hasOlder: older.length === limit });
+        const all = [...older, ...this.state.messages];
+        this.set({ messages: all, hasOlder: older.length === limit, versions: this.versionsOf(all) });
       }
     } catch (error) {
       this.failed(error);

@@ -1,6 +1,7 @@
 // Where the user writes: text, files, the mode, and Send or Stop.
 import { ArrowUp, Paperclip, Square } from 'lucide-react';
 import { useEffect, useEffectEvent, useRef, useState } from 'react';
+import { updateConversation } from '../client/api';
 import type { Thread, ThreadState } from '../client/thread';
 import type { Mode } from '../client/types';
 import { Spinner } from '../ui/bits';
@@ -9,7 +10,7 @@ import { IconButton } from '../ui/button';
 import { complain } from '../ui/toast';
 import { AttachmentList } from './attachment-list';
 import { obstacle, useAttachments } from './attachments';
-import { keepDraft, readDraft } from './drafts';
+import { keepChosen, keepDraft, readChosen, readDraft, type Chosen } from './drafts';
 import { DropArea } from './drop-area';
 import { toComposer } from './focus';
 import { ModePicker } from './mode';
@@ -21,19 +22,26 @@ const named = (choice: Choice | null) => ({
   ...(choice?.agent ? { agent: choice.agent } : {}),
 });
 
+/** What the conversation remembers and is to forget: a turn can name another model or agent, but not none. */
+const unnamed = (choice: Choice | null, was: Choice) => ({
+  ...(choice && !choice.model && was.model ? { model: null } : {}),
+  ...(choice && !choice.agent && was.agent ? { agent_id: null } : {}),
+});
+
 /** `offered` is a text to begin with, each time another object. */
 export function Composer({ thread, state, offered }: { thread: Thread; state: ThreadState; offered: { text: string } | null }) {
   const [text, setText] = useState(() => readDraft(state.id));
-  const [chosen, setChosen] = useState<Mode | null>(null);
-  const [answering, setAnswering] = useState<Choice | null>(null);
+  const [chosen, setChosen] = useState(() => readChosen(state.id));
   const field = useRef<HTMLTextAreaElement>(null);
   const picker = useRef<HTMLInputElement>(null);
   const { files, add, remove, take } = useAttachments(thread);
 
   const stored = state.conversation?.attributes.mode as Mode | null | undefined;
-  const mode = chosen ?? stored ?? 'agent';
+  const { answering } = chosen;
+  const mode = chosen.mode ?? stored ?? 'agent';
   const { model = null, agent_id: agent = null } = state.conversation?.attributes ?? {};
-  const choice = answering ?? { model, agent };
+  const remembered = { model, agent };
+  const choice = answering ?? remembered;
   const running = state.live !== null;
   const uploading = files.some((file) => !file.done);
   const blocked = obstacle(files);
@@ -49,6 +57,12 @@ export function Composer({ thread, state, offered }: { thread: Thread; state: Th
     setEager(false);
     setText(next);
     keepDraft(thread.get().id, next);
+  };
+
+  const choose = (change: Partial<Chosen>) => {
+    const next = { ...chosen, ...change };
+    setChosen(next);
+    keepChosen(thread.get().id, next);
   };
 
   const taken = useRef(offered);
@@ -67,10 +81,13 @@ export function Composer({ thread, state, offered }: { thread: Thread; state: Th
     const was = thread.get().id;
     setText('');
     keepDraft(was, '');
+    keepChosen(was, null);
     // A turn needs words: files alone are named.
     const words = text.trim() ? text : attachments.map((file) => file.name).join(', ');
+    const forget = unnamed(answering, remembered);
     const go = async () => {
       const conversation = await lodging;
+      if (was && Object.keys(forget).length > 0) await updateConversation(was, forget);
       await thread.send({ text: words, mode, attachments, ...(conversation ? { conversation } : {}), ...named(answering) });
     };
     go().catch((error: unknown) => {
@@ -78,6 +95,7 @@ export function Composer({ thread, state, offered }: { thread: Thread; state: Th
       back();
       setText((now) => now || text);
       keepDraft(was, text);
+      keepChosen(was, chosen);
     });
     field.current?.focus();
   };
@@ -171,8 +189,8 @@ export function Composer({ thread, state, offered }: { thread: Thread; state: Th
               event.target.value = '';
             }}
           />
-          <ModePicker value={mode} onChange={setChosen} />
-          <ModelPicker value={choice} onChange={setAnswering} />
+          <ModePicker value={mode} onChange={(next) => choose({ mode: next })} />
+          <ModelPicker value={choice} onChange={(next) => choose({ answering: next })} />
           <span className="grow" />
           {running && (
             <IconButton name="Stop" side="top" disabled={state.stopping} onClick={stop} className="rounded-full! border border-line-strong text-ink!">

@@ -1,19 +1,40 @@
-// What was typed and not sent, kept for each thread: a reload loses nothing.
-const key = (thread: string | null) => `threadkeep.draft.${thread ?? 'new'}`;
+// What was typed and chosen and not sent, kept for each thread: a reload loses nothing.
+import type { Mode } from '../client/types';
+import type { Choice } from './model';
 
-export function readDraft(thread: string | null): string {
+/** Null where nothing was chosen: then the conversation's own counts. */
+export type Chosen = { mode: Mode | null; answering: Choice | null };
+
+const textKey = (thread: string | null) => `threadkeep.draft.${thread ?? 'new'}`;
+const chosenKey = (thread: string | null) => `threadkeep.chosen.${thread ?? 'new'}`;
+
+function read(key: string): string {
   try {
-    return localStorage.getItem(key(thread)) ?? '';
+    return localStorage.getItem(key) ?? '';
   } catch {
     return '';
   }
 }
 
-export function keepDraft(thread: string | null, text: string): void {
+function keep(key: string, text: string): void {
   try {
-    if (text) localStorage.setItem(key(thread), text);
-    else localStorage.removeItem(key(thread));
+    if (text) localStorage.setItem(key, text);
+    else localStorage.removeItem(key);
   } catch {
     // Without storage a draft lives as long as the page.
   }
 }
+
+export const readDraft = (thread: string | null): string => read(textKey(thread));
+export const keepDraft = (thread: string | null, text: string): void => keep(textKey(thread), text);
+
+export function readChosen(thread: string | null): Chosen {
+  try {
+    return JSON.parse(read(chosenKey(thread))) as Chosen;
+  } catch {
+    return { mode: null, answering: null };
+  }
+}
+
+export const keepChosen = (thread: string | null, chosen: Chosen | null): void =>
+  keep(chosenKey(thread), chosen ? JSON.stringify(chosen) : '');

@@ -16,8 +16,10 @@ const PdfPreview = lazy(() => import('./pdf-preview'));
 
 const LONGEST = 200_000;
 const ROWS = 200;
-export const raster = /^image\/(png|jpeg|gif|webp|avif)$/;
-const texts = /^text\/|json|xml|yaml|javascript|toml|sql/;
+export const raster = /^image\/(png|jpeg|gif|webp|avif|bmp)$/;
+/** Whole types: a workbook is `openxmlformats`, and no XML. */
+const texts =
+  /^(text\/.+|message\/rfc822|application\/(.+\+(json|xml)|(x-)?(csh|ecmascript|graphql|httpd-php|javascript|json5?|jsonl|latex|ndjson|perl|python|sh|sql|subrip|tcl|tex|texinfo|toml|typescript|xml|yaml)))$/;
 
 export function Preview({ file, thread, onClose }: { file: Attachment; thread: string; onClose: () => void }) {
   const url = fileLink(thread, file.fileId);
@@ -43,7 +45,7 @@ function Inside({ file, thread, url }: { file: Attachment; thread: string; url: 
       </Suspense>
     );
   }
-  if (texts.test(file.mimeType) && !file.mimeType.includes('svg')) return <TextPreview file={file} thread={thread} />;
+  if (texts.test(file.mimeType)) return <TextPreview file={file} thread={thread} />;
   return <Nothing file={file} />;
 }
 

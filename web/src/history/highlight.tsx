@@ -13,3 +13,16 @@ export function Marked({ highlight }: { highlight: Highlight }) {
   parts.push(letters.slice(at).join(''));
   return <>{parts}</>;
 }
+
+const BEFORE = 24;
+
+/** The same text from shortly before its first match: of a few lines that match must not be the part that is cut off. */
+export function fromMatch(highlight: Highlight): Highlight {
+  const letters = [...highlight.text];
+  const start = highlight.ranges[0]?.[0] ?? 0;
+  if (start <= BEFORE) return highlight;
+  const space = letters.indexOf(' ', start - BEFORE);
+  const from = space >= 0 && space < start ? space + 1 : start - BEFORE;
+  const text = `…${letters.slice(from).join('')}`;
+  return { ...highlight, text, ranges: highlight.ranges.map((range) => range.map((at) => at - from + 1)) };
+}

@@ -4,7 +4,7 @@ import { useRef, useState } from 'react';
 import type { Conversation } from '../client/types';
 import { follow, paths } from '../router';
 import { Menu, MenuItem } from '../ui/menu';
-import { Marked } from './highlight';
+import { fromMatch, Marked } from './highlight';
 
 type Props = {
   conversation: Conversation;
@@ -59,7 +59,7 @@ export function HistoryItem({ conversation, current, onOpen, onRename, onDelete 
         </span>
         {inMessage && (
           <bdi className="mt-0.5 line-clamp-2 text-tiny text-soft">
-            <Marked highlight={inMessage} />
+            <Marked highlight={fromMatch(inMessage)} />
           </bdi>
         )}
       </a>
@@ -114,7 +114,7 @@ function Rename({ title, onDone }: { title: string; onDone: (title: string | nul
       onChange={(event) => setValue(event.target.value)}
       onBlur={() => end(true)}
       onKeyDown={(event) => {
-        if (event.key === 'Enter') end(true);
+        if (event.key === 'Enter' && !event.nativeEvent.isComposing) end(true);
         if (event.key === 'Escape') end(false);
       }}
       className="h-8 w-full rounded-md border border-accent bg-raised px-2.5 text-small outline-none"

@@ -71,7 +71,7 @@ const formats = [
 
 function Archive() {
   return (
-    <Section title="Export" about="All threads of the workspace with their files, as one download.">
+    <Section title="Export" about="All threads of the workspace as one download; the archive has their files, too.">
       <ul className="grid gap-2 sm:grid-cols-3">
         {formats.map(({ format, name, about }) => (
           <li key={format}>

@@ -46,7 +46,7 @@ function Waiting({ queued, thread }: { queued: Queued; thread: Thread }) {
             autoFocus
             onKeyDown={(event) => {
               if (event.key === 'Escape') close();
-              if (event.key === 'Enter' && !event.shiftKey) {
+              if (event.key === 'Enter' && !event.shiftKey && !event.nativeEvent.isComposing) {
                 event.preventDefault();
                 save();
               }

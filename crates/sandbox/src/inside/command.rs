@@ -2,7 +2,7 @@
 
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::AsFd as _;
-use std::process::{Command, Stdio};
+use std::process::{ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -25,8 +25,8 @@ impl Init {
             return self.answer(&Answer::Ended { code: None, signal: None, limit }, &[]);
         }
         match self.start(argv, input) {
-            Ok((pid, output)) => {
-                let (answer, output) = self.follow(pid, output, Duration::from_millis(timeout_ms))?;
+            Ok(started) => {
+                let (answer, output) = self.follow(started, Duration::from_millis(timeout_ms))?;
                 self.answer(&answer, &output)
             }
             Err(error) => {
@@ -36,7 +36,7 @@ impl Init {
         }
     }
 
-    fn start(&self, argv: &[String], input: Vec<u8>) -> io::Result<(i32, io::PipeReader)> {
+    fn start(&self, argv: &[String], input: Vec<u8>) -> io::Result<Started> {
         let (reader, writer) = io::pipe()?;
         let path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
         let home = match &self.setup.kind {
@@ -60,25 +60,24 @@ impl Init {
         let pid = i32::try_from(child.id()).unwrap_or(i32::MAX);
         // We, who keep the limits, and the server come first.
         let _ = rustix::process::setpriority_process(rustix::process::Pid::from_raw(pid), NICE);
-        if let Some(mut stdin) = child.stdin.take() {
-            // One that does not read must not hold us up: what fits the pipe is all it gets.
-            let _ = fcntl(stdin.as_fd(), FcntlArg::F_SETFL(OFlag::O_NONBLOCK));
-            let _ = stdin.write_all(&input);
-        }
+        let input = child.stdin.take().map(|pipe| {
+            // One that does not read must not hold us up.
+            let _ = fcntl(pipe.as_fd(), FcntlArg::F_SETFL(OFlag::O_NONBLOCK));
+            Input { pipe, bytes: input, written: 0 }
+        });
         let _ = fcntl(reader.as_fd(), FcntlArg::F_SETFL(OFlag::O_NONBLOCK));
-        Ok((pid, reader))
+        Ok(Started { pid, input, pipe: reader })
     }
 
-    fn follow(
-        &mut self,
-        pid: i32,
-        mut pipe: io::PipeReader,
-        patience: Duration,
-    ) -> Result<(Answer, Vec<u8>), String> {
+    fn follow(&mut self, started: Started, patience: Duration) -> Result<(Answer, Vec<u8>), String> {
+        let Started { pid, mut input, mut pipe } = started;
         let (began, mut looked) = (Instant::now(), Instant::now());
         let mut output = Output::default();
         loop {
-            let open = self.wait(&pipe, output.ended)?;
+            if input.as_mut().is_some_and(Input::is_over) {
+                input = None;
+            }
+            let open = self.wait(&pipe, output.ended, input.as_ref())?;
             if !open {
                 return Err("the service has ended".into());
             }
@@ -113,12 +112,15 @@ impl Init {
         }
     }
 
-    /// Until there is output, or a moment has passed. False when the service has gone.
-    fn wait(&self, pipe: &io::PipeReader, ended: bool) -> Result<bool, String> {
+    /// Until there is output, room for more input, or a moment has passed. False when the service has gone.
+    fn wait(&self, pipe: &io::PipeReader, ended: bool, input: Option<&Input>) -> Result<bool, String> {
         let stdin = io::stdin();
         let mut fds = vec![PollFd::new(stdin.as_fd(), PollFlags::empty())];
         if !ended {
             fds.push(PollFd::new(pipe.as_fd(), PollFlags::POLLIN));
+        }
+        if let Some(input) = input {
+            fds.push(PollFd::new(input.pipe.as_fd(), PollFlags::POLLOUT));
         }
         // A program that just ended is seen soon, one that runs on costs little.
         let _ = poll(&mut fds, PollTimeout::from(if ended { 2u16 } else { 10 }));
@@ -142,6 +144,34 @@ fn hung_up(fd: &PollFd) -> bool {
 fn tick(age: Duration) -> Duration {
     let usual = u64::from(TICK_MS);
     Duration::from_millis(if age < Duration::from_secs(1) { usual / 5 } else { usual })
+}
+
+/// A program that runs, and both ends of what goes between us.
+struct Started {
+    pid: i32,
+    input: Option<Input>,
+    pipe: io::PipeReader,
+}
+
+/// What a program is given to read, as fast as it reads.
+struct Input {
+    pipe: ChildStdin,
+    bytes: Vec<u8>,
+    written: usize,
+}
+
+impl Input {
+    /// Writes what fits the pipe. True when all is written, or nobody reads any more.
+    fn is_over(&mut self) -> bool {
+        loop {
+            match self.pipe.write(&self.bytes[self.written..]) {
+                Ok(0) => return true,
+                Ok(count) => self.written += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return error.kind() != io::ErrorKind::WouldBlock,
+            }
+        }
+    }
 }
 
 /// The beginning and the end of what a program wrote.

@@ -59,7 +59,8 @@ async fn a_step_begins_and_ends_with_its_arguments_result_and_duration() {
 #[tokio::test]
 async fn files_come_in_and_go_out_before_the_last_words() {
     let world = World::new().await;
-    let files: &[(&str, &[u8])] = &[("in.txt", b"forty-two"), ("ünï.bin", &[0, 159, 146, 150])];
+    let files: &[(&str, &[u8])] =
+        &[("in.txt", b"forty-two"), ("ünï.bin", &[0, 159, 146, 150]), ("assets/old.txt", b"as it was")];
     {
         let mut told = world.told.lock();
         told.zip = Some(zipped(files));
@@ -68,13 +69,15 @@ async fn files_come_in_and_go_out_before_the_last_words() {
     let order = "read in.txt\nthen run mkdir -p assets/deep && cp ünï.bin assets/ && cp in.txt assets/deep/out.txt \
                  && cp in.txt assets/in.txt && ln -s /etc/passwd assets/link && mkfifo assets/pipe\nthen list";
     let lines = world.run(order).await;
-    assert_eq!(lines.step("unpack files")["result"]["count"], 2);
+    assert_eq!(lines.step("unpack files")["result"]["count"], 3);
     assert_eq!(lines.step("read_file")["result"], "forty-two");
     assert_eq!(lines.step("save files")["status"], "succeeded", "{lines:#?}");
     let told = world.told.lock();
     let posted = &told.results[&lines.run];
-    // The one that came in as it is, is not posted again; links and pipes are no files.
-    assert_eq!(posted, &[("deep-out.txt".to_owned(), b"forty-two".to_vec())], "by name and hash");
+    // Whatever is put there is posted, a copy of what came in too; not what came in there; links and pipes are no files.
+    let expected: [(&str, &[u8]); 3] =
+        [("in.txt", b"forty-two"), ("ünï.bin", &[0, 159, 146, 150]), ("deep-out.txt", b"forty-two")];
+    assert_eq!(posted, &expected.map(|(name, bytes)| (name.to_owned(), bytes.to_vec())));
     let at = |wanted: &dyn Fn(&serde_json::Value) -> bool| lines.all.iter().position(wanted).unwrap();
     let saved = at(&|line| line["name"] == "save files" && line["status"] == "succeeded");
     let words = at(&|line| line["text"] == "All is done.");
@@ -160,6 +163,19 @@ async fn of_a_long_conversation_the_oldest_is_left_out() {
             assert_eq!((sent.len(), sent[0] == long("c"), sent[1]), (3, true, "d"));
         }
     }
+}
+
+#[tokio::test]
+async fn a_recipe_reads_all_of_its_arguments_however_long() {
+    let world = World::new().await;
+    world.told.lock().recipes = json!([{ "name": "count.sh", "content": "sleep 0.2; wc -c" }]);
+    let arguments = json!({ "text": "x".repeat(300_000) }).to_string();
+    let lines = world.run(&format!("call recipe_count {arguments}")).await;
+    assert_eq!(lines.step("recipes/count.sh")["result"], format!("{}\n", arguments.len()), "{lines:#?}");
+    // One that reads nothing is not waited for.
+    world.told.lock().recipes = json!([{ "name": "count.sh", "content": "echo done" }]);
+    let lines = world.run(&format!("call recipe_count {arguments}")).await;
+    assert_eq!(lines.step("recipes/count.sh")["result"], "done\n", "{lines:#?}");
 }
 
 #[tokio::test]

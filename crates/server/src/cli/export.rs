@@ -101,6 +101,9 @@ impl Place {
         }
         Ok(match path.extension().and_then(|ending| ending.to_str()) {
             _ if to_read && path.is_dir() => bail!("-o {} is a folder: name a file", path.display()),
+            Some("zip") if to_read => {
+                bail!("-o {} would be one text, and no zip: name a file such as export.md", path.display())
+            }
             _ if to_read => Self::File(path),
             _ if path.is_dir() => Self::Folder(path),
             Some("zip") => Self::Zip(path),

@@ -83,6 +83,12 @@ impl Upload {
         Ok(self)
     }
 
+    /// The name and hash of each file, in the order they came.
+    pub fn contents(&self) -> Vec<(&str, [u8; 32])> {
+        let names = self.reserved.iter().map(|file| file.name.as_str());
+        names.zip(self.stored.iter().map(|file| file.digest.sha256)).collect()
+    }
+
     fn max_files(&self) -> u64 {
         match self.target.source {
             FileSource::User => self.app.limits.max_files_per_message,

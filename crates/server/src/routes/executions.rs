@@ -76,8 +76,7 @@ pub async fn create(
     let (body, scope, mut upload, idempotency) = if is_multipart(&headers) {
         let scope = caller.scope(named).await?;
         let mut upload = Upload::new(&app, &scope, target).receive(request).await?;
-        let files: Vec<_> = upload.stored.iter().map(|file| file.digest.sha256).collect();
-        let digest = json!({ "fields": upload.fields, "files": files });
+        let digest = json!({ "fields": upload.fields, "files": upload.contents() });
         let body = from_fields(std::mem::take(&mut upload.fields))?;
         if body.workspace.is_some_and(|workspace| workspace != scope.workspace) {
             let detail = "Files are stored as they come: name another workspace by the address or a header.";

@@ -232,6 +232,7 @@ async fn once_by_its_key(home: Home) -> Option<()> {
     assert_eq!((first.status, again.status), (200, 200), "{}", again.text);
     assert_eq!(first.header("threadkeep-execution"), again.header("threadkeep-execution"));
     assert_eq!(send(Form::of("a", b"2").field("prompt", "x")).await.status, 422);
+    assert_eq!(send(Form::of("b", b"1").field("prompt", "x")).await.status, 422);
     assert_eq!(send(form.field("workflow", "w")).await.status, 422);
     // What it was given and who it was for may have gone since.
     let kept = ask(ann.form("/v1/files", &Form::of("kept.txt", b"kept"))).await;

@@ -85,6 +85,7 @@ async fn a_store_that_cannot_be_used_is_named_by_every_command() {
         (&["export", "--workspace", NOBODY], NOBODY),
         (&["export", "--user", "bob"], "bob is in no workspace"),
         (&["export", "-o", "/nowhere/a.zip"], "/nowhere/a.zip cannot be written"),
+        (&["export", "--format", "html", "-o", "/nowhere/a.zip"], "one text, and no zip"),
     ] {
         let ran = house.run(args, &[]).await;
         assert!(ran.code == Some(1) && ran.stderr.contains(said), "{args:?}: {ran:?}");

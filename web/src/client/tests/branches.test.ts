@@ -20,6 +20,19 @@ describe('siblings', () => {
     });
   });
 
+  it('are found wherever what is loaded of the thread begins', () => {
+    const found = siblings(threads, ['q2', 'a2']);
+    expect(Object.fromEntries(found)).toEqual({ q2: { ids: ['q2', 'q2b'], at: 0 }, a2: { ids: ['a2', 'a2c'], at: 0 } });
+  });
+
+  it('are not made of where the threads were cut', () => {
+    const long: Threads = [
+      { branch: branch('first'), ids: ['q2', 'a2'], cut: true },
+      { branch: branch('longer'), ids: ['a2', 'q3'], cut: true },
+    ];
+    expect(siblings(long, ['q2', 'a2', 'q3']).size).toBe(0);
+  });
+
   it('lead to the newest branch that has them', () => {
     expect(branchWith(threads, 'q2')?.id).toBe('again');
     expect(branchWith(threads, 'a2')?.id).toBe('first');
