@@ -80,8 +80,10 @@ pub(super) struct Told {
     steps: HashMap<String, Option<u64>>,
     /// Calls that have a block, by their round and id.
     calls: HashSet<(u64, String)>,
-    /// Calls without an end, in order: the end that each has where the run says no more.
-    unended: Vec<Value>,
+    /// Calls without an end, by their round and id: each with its place among them, and the end that it has where the run
+    /// says no more.
+    unended: HashMap<(u64, String), (usize, Value)>,
+    begun: usize,
     pub(super) failed: bool,
     /// Of the finished message, as is its time.
     pub(super) tokens: i64,
@@ -125,7 +127,7 @@ impl Told {
                 let calls = data["calls"].as_array().cloned().unwrap_or_default();
                 let round = data["round"].as_u64().unwrap_or(0);
                 self.calls.extend(calls.iter().map(|call| (round, id_of(call))));
-                self.unended.extend(calls.iter().map(|call| interrupted(round, call)));
+                calls.iter().for_each(|call| self.unended(round, call));
                 Word::Calls { round, calls, ended: None }
             }
             "tool_result" => {
@@ -165,12 +167,20 @@ impl Told {
 
     /// The ends of the calls that had none, each as a `tool_result`.
     pub(super) fn take_unended(&mut self) -> Vec<Value> {
-        std::mem::take(&mut self.unended)
+        let mut unended: Vec<(usize, Value)> = std::mem::take(&mut self.unended).into_values().collect();
+        unended.sort_unstable_by_key(|(place, _)| *place);
+        unended.into_iter().map(|(_, end)| end).collect()
+    }
+
+    fn unended(&mut self, round: u64, call: &Value) {
+        let end = json!({ "id": call["id"], "name": call["name"], "result": null, "error": INTERRUPTED,
+            "truncated": false, "round": round });
+        self.begun += 1;
+        self.unended.insert((round, id_of(call)), (self.begun, end));
     }
 
     fn ended(&mut self, ended: &Value) {
-        let same = |open: &Value| open["id"] == ended["id"] && open["round"] == ended["round"];
-        self.unended.retain(|open| !same(open));
+        self.unended.remove(&(ended["round"].as_u64().unwrap_or(0), id_of(ended)));
     }
 
     fn step(&mut self, step: Value) -> Word {
@@ -195,7 +205,9 @@ impl Told {
         match self.steps.entry(id) {
             Entry::Vacant(new) => {
                 new.insert(given);
-                self.unended.extend((!over).then(|| interrupted(0, &call)));
+                if !over {
+                    self.unended(0, &call);
+                }
                 self.text.clear();
                 Word::Calls { round: 0, calls: vec![call], ended }
             }
@@ -224,11 +236,6 @@ impl Told {
             None => Word::Closing { rest: message.to_owned(), whole: true },
         }
     }
-}
-
-fn interrupted(round: u64, call: &Value) -> Value {
-    json!({ "id": call["id"], "name": call["name"], "result": null, "error": INTERRUPTED, "truncated": false,
-        "round": round })
 }
 
 fn hash(args: &Value) -> u64 {
