@@ -159,10 +159,16 @@ impl Caller {
 
     /// The ids of a conversation's runs, newest first.
     pub async fn runs(&self, conversation: &str) -> Vec<String> {
-        let answer = self.get(&format!("/v1/chat-conversations/{conversation}/runs?limit=100")).await;
-        assert_eq!(answer.status, 200, "{}", answer.text);
-        let rows = answer.body["data"].as_array().expect("runs").iter();
-        rows.map(|run| run["id"].as_str().expect("an id").to_owned()).collect()
+        let first = format!("/v1/chat-conversations/{conversation}/runs?limit=100");
+        let (mut runs, mut page) = (Vec::new(), first.clone());
+        loop {
+            let answer = self.get(&page).await;
+            assert_eq!(answer.status, 200, "{}", answer.text);
+            let rows = answer.body["data"].as_array().expect("runs").iter();
+            runs.extend(rows.map(|run| run["id"].as_str().expect("an id").to_owned()));
+            let Some(next) = answer.body["next"].as_str() else { return runs };
+            page = format!("{first}&after={next}");
+        }
     }
 }
 
