@@ -149,7 +149,7 @@ test('attach, paste, take back, send, and look into each kind of file after a re
   };
 
   const csv = await look(/rivers.csv/);
-  assert.deepEqual(await csv.getByRole('cell').allInnerTexts(), ['Volga', '3530', 'Danube, the', '2850']);
+  await eventually(async () => assert.deepEqual(await csv.getByRole('cell').allInnerTexts(), ['Volga', '3530', 'Danube, the', '2850']));
   await page.keyboard.press('Escape');
   await (await look(/note.txt/)).getByText('a note', { exact: true }).waitFor();
   await page.keyboard.press('Escape');
