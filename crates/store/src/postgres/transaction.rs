@@ -395,14 +395,18 @@ impl Transaction {
         self.presence.answer(step).await.inspect_err(|_| self.silent.store(true, Ordering::Relaxed))
     }
 
+    /// Boxed, as in `affected`: unboxed, a write under way has room in itself for each of the statements that it may ask.
     pub(super) async fn rows(&self, text: &str, params: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>> {
         let (client, unsent) = (self.client()?, Unsent::new(&self.unsent));
-        let work = async {
-            let statement = client.prepare_cached(text).await?;
-            drop(unsent);
-            self.send(client, client.query(&statement, params)).await
-        };
-        self.answer(pin!(work)).await?.map_err(|error| self.failed(error))
+        let asked = Box::pin(async {
+            let work = async {
+                let statement = client.prepare_cached(text).await?;
+                drop(unsent);
+                self.send(client, client.query(&statement, params)).await
+            };
+            self.answer(pin!(work)).await
+        });
+        asked.await?.map_err(|error| self.failed(error))
     }
 
     /// Makes the statement's next use go out at once, before what is asked for after it.
@@ -426,12 +430,15 @@ impl Transaction {
         params: &[&(dyn ToSql + Sync)],
     ) -> Result<Result<u64, tokio_postgres::Error>> {
         let (client, unsent) = (self.client()?, Unsent::new(&self.unsent));
-        let work = async {
-            let statement = client.prepare_cached(text).await?;
-            drop(unsent);
-            self.send(client, client.execute(&statement, params)).await
-        };
-        self.answer(pin!(work)).await
+        let asked = Box::pin(async {
+            let work = async {
+                let statement = client.prepare_cached(text).await?;
+                drop(unsent);
+                self.send(client, client.execute(&statement, params)).await
+            };
+            self.answer(pin!(work)).await
+        });
+        asked.await
     }
 
     /// Like `execute`, where a row that is already there is `Taken`.

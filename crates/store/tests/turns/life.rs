@@ -11,6 +11,9 @@ use uuid::Uuid;
 use crate::play::{LEASE, NODE, OTHER, bare_fork, events, failed, key, said, text, turn};
 use crate::setup::{Behind, TestStore, fails, member, session};
 
+/// What one write may take.
+const ROOM: usize = 16 << 10;
+
 on_both!(
     a_first_turn_makes_its_conversation_and_settles_in_one_piece,
     a_later_turn_goes_on_in_its_thread,
@@ -29,6 +32,7 @@ on_both!(
     a_delete_ends_runs_and_keeps_what_they_said,
     a_removed_workspace_ends_its_runs,
     any_text_can_be_said,
+    a_write_under_way_takes_little_room,
 );
 
 async fn a_first_turn_makes_its_conversation_and_settles_in_one_piece(store: TestStore) {
@@ -440,4 +444,21 @@ async fn a_stale_append_that_meets_a_takeover_half_done_writes_nothing() {
         assert_eq!(store.texts(&ann, run.conversation.unwrap(), None).await, ["one"]);
     }
     assert_eq!(store.count("SELECT count(*) FROM run_events WHERE last_entry > 1").await, 0);
+}
+
+/// Thousands of turns begin and end side by side: what a write takes while it is under way counts as often.
+async fn a_write_under_way_takes_little_room(store: TestStore) {
+    let (ann, new) = (store.workspace("ann").await, store.new_turn(turn(None, "hello there")));
+    let begin = store.begin_turn(&ann, &new);
+    assert!(size_of_val(&*begin) < ROOM, "a begin takes {} bytes", size_of_val(&*begin));
+    let Begun::Started { lease, .. } = begin.await.unwrap() else { panic!("not started") };
+    let held = Held { workspace: ann.workspace, lease };
+    let batch = events(2, 2);
+    let append = store.append_events(&held, &batch);
+    assert!(size_of_val(&*append) < ROOM, "an append takes {} bytes", size_of_val(&*append));
+    append.await.unwrap();
+    let end = store.settlement("ok", events(3, 3));
+    let settle = store.settle_turn(&held, &end);
+    assert!(size_of_val(&*settle) < ROOM, "an end takes {} bytes", size_of_val(&*settle));
+    settle.await.unwrap();
 }
