@@ -182,12 +182,13 @@ async fn load(
         cpu_ms: spent.as_secs_f64() * 1000.0 / number,
         first_byte_ms: ms(|turn| turn.first_byte).context("no turn ended")?,
         first_delta_ms: ms(|turn| turn.first_delta).context("no turn ended")?,
-        added_ms: middle(turns.iter().flat_map(added)).context("no delta came")?,
+        // In a burst no delta says when it was sent.
+        added_ms: middle(turns.iter().flat_map(added)).unwrap_or(f64::NAN),
     })
 }
 
 fn added(turn: &Turn) -> impl Iterator<Item = f64> {
-    turn.added.iter().map(|micros| f64::from(*micros) / 1000.0)
+    turn.added.iter().flatten().map(|micros| f64::from(*micros) / 1000.0)
 }
 
 fn middle(values: impl Iterator<Item = f64>) -> Option<f64> {

@@ -60,8 +60,8 @@ pub struct Turn {
     pub first_delta: Duration,
     /// The run's id, where the answer's head says one.
     run: Option<String>,
-    /// Microseconds from the upstream's write of a delta to here.
-    pub added: Vec<u32>,
+    /// Microseconds from the upstream's write of each delta to here, where it says when that was.
+    pub added: Vec<Option<u32>>,
 }
 
 /// How far an answer is read.

@@ -1,6 +1,6 @@
 //! The upstream of every subject: a sandbox (`POST /stream`) and an OpenAI-like model
 //! (`POST /v1/chat/completions`), which say the same. The request's text asks for the reply: `reply 200 5` is 200
-//! deltas of 20 characters, 5 ms apart, one write each. A delta holds the microsecond at which it was sent.
+//! deltas of 20 characters, 5 ms apart, one write each. With a pause a delta holds the microsecond at which it was sent.
 //! A process of its own, so that its files and its time are nobody else's.
 
 use std::io::Write as _;
@@ -114,7 +114,8 @@ async fn answer(stream: &mut TcpStream, dialect: Dialect, asked: Asked, close: b
                 return Ok(false);
             }
         }
-        stream.write_all(&chunk(&delta(dialect))).await?;
+        let text = if asked.pause.is_zero() { stamp::numbered(sent) } else { stamp::now() };
+        stream.write_all(&chunk(&delta(dialect, &text))).await?;
     }
     let mut last = chunk(end(dialect));
     last.extend_from_slice(b"0\r\n\r\n");
@@ -135,8 +136,7 @@ fn chunk(text: &str) -> Vec<u8> {
     format!("{:x}\r\n{text}\r\n", text.len()).into_bytes()
 }
 
-fn delta(dialect: Dialect) -> String {
-    let text = stamp::now();
+fn delta(dialect: Dialect, text: &str) -> String {
     match dialect {
         Dialect::Sandbox => format!("{{\"type\":\"delta\",\"text\":\"{text}\"}}\n"),
         Dialect::Model => {
