@@ -116,6 +116,30 @@ async fn many_openers_of_one_database_all_find_the_schema_made_once() {
     assert_eq!(version, Some(newest("postgres")));
 }
 
+/// What every turn writes at length costs less that way.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn long_values_of_a_database_are_compressed_with_lz4() {
+    let Some(database) = testkit::postgres::database().await else { return };
+    PostgresStore::open(&Secret::new(database.url()), &PostgresOptions::default()).await.unwrap();
+    let db = session(database.url()).await;
+    let text = "SELECT 'lz4' = ANY (enumvals) FROM pg_settings WHERE name = 'default_toast_compression'";
+    if !db.query_opt(text, &[]).await.unwrap().is_some_and(|row| row.get(0)) {
+        return;
+    }
+    let text = "SELECT relname || '.' || attname FROM pg_attribute JOIN pg_class c ON c.oid = attrelid \
+                WHERE relkind = 'r' AND attcompression = 'l' ORDER BY 1";
+    let columns: Vec<String> = db.query(text, &[]).await.unwrap().iter().map(|row| row.get(0)).collect();
+    let long = [
+        "message_search.words",
+        "messages.content",
+        "messages.text",
+        "page_search.words",
+        "row_search.words",
+        "run_events.entries",
+    ];
+    assert_eq!(columns, long);
+}
+
 mod sqlite_steps {
     refinery::embed_migrations!("migrations/sqlite");
 }

@@ -1,0 +1,2 @@
+-- PostgreSQL compresses its lists of words with less work; here nothing is compressed.
+SELECT 1;
