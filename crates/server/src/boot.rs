@@ -351,7 +351,7 @@ fn kept_secret(data: &Path) -> Result<Secret> {
     };
     let path = data.join("secret.key");
     let (text, _) = kept_file(&path, make)?;
-    // As with THREADKEEP_SECRET: a short one can be guessed, and with it every cookie be made.
+    // It was made longer: what is short now is a file that was damaged, or not ours.
     anyhow::ensure!(
         text.len() >= 32,
         "THREADKEEP_DATA: {} does not hold a secret of 32 bytes; remove the file to get a new one",

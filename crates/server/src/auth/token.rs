@@ -21,8 +21,8 @@ const LEEWAY_MS: f64 = 30_000.0;
 
 /// How user tokens are verified, as configured. With neither `hs256` nor `jwks` no token is accepted.
 pub struct TokenRules {
-    /// Shared with the issuer. Configuration refuses one of fewer than 32 bytes (RFC 7518, 3.2); it is
-    /// not checked again here.
+    /// Shared with the issuer, of any length: the start warns of fewer than the 32 bytes that RFC 7518, 3.2
+    /// asks for, since some issuers have them so.
     pub hs256: Option<Secret>,
     pub jwks: Option<Jwks>,
     pub audience: Option<String>,
