@@ -16,7 +16,7 @@ use self::TokenFault::Invalid;
 
 const MAX_TOKEN_BYTES: usize = 8 * 1024;
 const MAX_NAME_CHARS: usize = 255;
-/// How far the issuer's clock and ours may differ.
+/// How far the issuer's clock may be ahead of ours. An end has no leeway: sessions and open streams have none, either.
 const LEEWAY_MS: f64 = 30_000.0;
 
 /// How user tokens are verified, as configured. With neither `hs256` nor `jwks` no token is accepted.
@@ -102,7 +102,7 @@ impl TokenRules {
         let exp = moment(claims, "exp", "exp is not a number")?.ok_or(Invalid("exp is missing"))?;
         let nbf = moment(claims, "nbf", "nbf is not a number")?;
         moment(claims, "iat", "iat is not a number")?;
-        if now >= exp + LEEWAY_MS {
+        if now >= exp {
             return Err(Invalid("exp has passed"));
         }
         if nbf.is_some_and(|nbf| now + LEEWAY_MS < nbf) {
