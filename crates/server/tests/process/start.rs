@@ -83,6 +83,26 @@ async fn the_printed_address_logs_a_browser_in_until_the_next_start() {
 }
 
 #[tokio::test]
+async fn in_local_mode_a_rate_holds_where_one_is_set() {
+    let house = House::sqlite();
+    let mut server = house.serve().await;
+    let answer = house.caller(&server).get("/v1/workspaces").await;
+    assert_eq!((answer.status, answer.header("ratelimit-policy")), (200, ""));
+    stop_well(&mut server, Signal::SIGTERM).await;
+
+    let server = house.serve_with(&[("THREADKEEP_REQUESTS_PER_SECOND", "1")]).await;
+    let caller = house.caller(&server);
+    let answer = caller.get("/v1/session").await;
+    assert_eq!(answer.body["limits"]["requests_per_second"], 1, "{}", answer.text);
+    assert_eq!(answer.header("ratelimit-policy"), "\"requests\";q=1;w=1");
+    let mut statuses = Vec::new();
+    for _ in 0..20 {
+        statuses.push(caller.get("/v1/session").await.status);
+    }
+    assert!(statuses.contains(&429), "{statuses:?}");
+}
+
+#[tokio::test]
 async fn a_server_on_postgresql_finds_its_things_again() {
     let Some(house) = House::postgres().await else { return };
     let mut server = house.serve().await;
