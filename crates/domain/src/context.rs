@@ -22,6 +22,7 @@ enum Shape {
     Object,
     Array,
     ObjectOrArray,
+    TextOrObject,
     Selection,
 }
 
@@ -36,9 +37,9 @@ const FIELDS: [(&str, Shape); 13] = [
     ("orderBy", Shape::ObjectOrArray),
     ("fields", Shape::Array),
     ("selectionType", Shape::Selection),
-    ("selectedCells", Shape::Array),
-    ("selectedColumns", Shape::Array),
-    ("documentAnalysisSummary", Shape::Text),
+    ("selectedCells", Shape::ObjectOrArray),
+    ("selectedColumns", Shape::ObjectOrArray),
+    ("documentAnalysisSummary", Shape::TextOrObject),
     ("gcsPath", Shape::Text),
 ];
 
@@ -71,6 +72,7 @@ impl Shape {
             Self::Object => value.is_object(),
             Self::Array => value.is_array(),
             Self::ObjectOrArray => value.is_object() || value.is_array(),
+            Self::TextOrObject => value.is_string() || value.is_object(),
             Self::Selection => matches!(value.as_str(), Some("cells" | "rows" | "columns" | "none")),
         }
     }
@@ -83,6 +85,7 @@ impl Shape {
             Self::Object => "an object",
             Self::Array => "an array",
             Self::ObjectOrArray => "an object, an array",
+            Self::TextOrObject => "a string, an object",
             Self::Selection => "one of cells, rows, columns, none",
         }
     }
@@ -122,6 +125,9 @@ mod tests {
             r#"{"rowCount":18446744073709551616}"#,
             r#"{"queryResult":1e400,"x":[-1e400]}"#,
             r#"{"orderBy":[{"field":"a"}],"columns":[],"selectedCells":[{"row":1}]}"#,
+            r#"{"selectedCells":{"rows":[1]},"selectedColumns":{"id":true}}"#,
+            r#"{"selectedColumns":["id"],"documentAnalysisSummary":"A bill"}"#,
+            r#"{"documentAnalysisSummary":{"pages":3,"kind":"bill"}}"#,
         ] {
             assert_eq!(check_context(raw), [], "{raw}");
         }
@@ -151,6 +157,10 @@ mod tests {
             (r#"{"whereClause":"a"}"#, "/context/whereClause"),
             (r#"{"orderBy":"a"}"#, "/context/orderBy"),
             (r#"{"fields":{}}"#, "/context/fields"),
+            (r#"{"selectedCells":7}"#, "/context/selectedCells"),
+            (r#"{"selectedColumns":"id"}"#, "/context/selectedColumns"),
+            (r#"{"documentAnalysisSummary":7}"#, "/context/documentAnalysisSummary"),
+            (r#"{"documentAnalysisSummary":["a"]}"#, "/context/documentAnalysisSummary"),
             ("[]", "/context"),
             ("\"text\"", "/context"),
             ("{", "/context"),

@@ -106,11 +106,9 @@ pub async fn build(
         None
     };
     let workspace_rate = RateLimit::new(Counted::Workspace, config.limits.requests_per_second_per_workspace);
-    let rate = if local.is_some() {
-        None
-    } else {
-        RateLimit::new(Counted::Caller, config.limits.requests_per_second)
-    };
+    // The one person of local mode is limited only where somebody asked for it.
+    let limited = local.is_none() || config.source("requests_per_second") != Source::Default;
+    let rate = limited.then(|| RateLimit::new(Counted::Caller, config.limits.requests_per_second)).flatten();
     let models = Arc::new(models(config)?);
     let tool_servers = Arc::new(tool_servers(config, Arc::clone(&store), secret.clone())?);
     let turns = Turns::open(Parts {
@@ -351,7 +349,7 @@ fn kept_secret(data: &Path) -> Result<Secret> {
     };
     let path = data.join("secret.key");
     let (text, _) = kept_file(&path, make)?;
-    // As with THREADKEEP_SECRET: a short one can be guessed, and with it every cookie be made.
+    // It was made longer: what is short now is a file that was damaged, or not ours.
     anyhow::ensure!(
         text.len() >= 32,
         "THREADKEEP_DATA: {} does not hold a secret of 32 bytes; remove the file to get a new one",

@@ -13,19 +13,21 @@ use crate::tab::{NEW_TAB, Tab};
 
 pub fn read(of: &Fields<'_>) -> Result<Thread, Refusal> {
     // A resource has its attributes apart from its id.
-    let row = match of.object(&["attributes"]) {
+    let (row, is_resource) = match of.object(&["attributes"]) {
         Some(mut attributes) => {
             attributes.take_from(of, "id");
-            attributes
+            (attributes, true)
         }
-        None => of.clone(),
+        None => (of.clone(), false),
     };
     let row = &row;
     let mut thread = read_attributes(row)?;
     add_messages(&mut thread, &row.list(&["messages"])?)?;
     let legacy = read_tabs(&mut thread, row)? || row.has("active_path") || row.has("activePath");
     read_active(&mut thread, row);
-    if thread.source.is_none() && (legacy || !row.has("source")) {
+    // A null in a row with a path is one that was never filled in; a resource says what its reader was told.
+    let unfilled = !row.has("source") || (!is_resource && thread.page_path.is_some());
+    if thread.source.is_none() && (legacy || unfilled) {
         thread.source = Some(surface_of(thread.page_path.as_deref()));
     }
     Ok(thread)
@@ -95,4 +97,42 @@ fn destination_in<'a>(path: &str, tabs: &'a [Tab]) -> Option<&'a Tab> {
         segment == destination || segment.replace('-', "_") == destination.replace('-', "_")
     };
     segments.into_iter().find_map(|segment| tabs.iter().find(|tab| same(segment, &tab.destination_id)))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn source_of(record: &Value) -> Option<Surface> {
+        let text = record.to_string();
+        let fields = Fields::read(&text).unwrap_or_else(|_| panic!("an object: {text}"));
+        read(&fields).unwrap_or_else(|refusal| panic!("{}: {text}", refusal.0)).source
+    }
+
+    #[test]
+    fn a_row_without_a_source_gets_it_by_its_path() {
+        const ID: &str = "c7e1a2f3-88d4-4b9e-9c6a-3f0e1d2b5a01";
+        let keyed = json!([{ "key": "invoices", "destinationId": "invoices" }]);
+        let (web, extension) = (Some(Surface::Web), Some(Surface::Extension));
+        for (members, expected) in [
+            (json!({ "page_path": "/mail/inbox" }), extension),
+            (json!({ "source": null, "page_path": "/mail/inbox" }), extension),
+            (json!({ "source": null, "page_path": "/mail/inbox", "tabs": keyed }), extension),
+            (json!({ "source": null, "page_path": "/workspaces/9f3e/records" }), web),
+            (json!({ "source": null, "page_path": null }), None),
+            (json!({ "source": null }), None),
+            (json!({ "page_path": null }), web),
+            (json!({ "source": null, "page_path": null, "tabs": ["invoices"] }), web),
+            (json!({ "source": "web", "page_path": "/mail/inbox" }), web),
+        ] {
+            let mut row = members.clone();
+            row["thread_id"] = ID.into();
+            assert_eq!(source_of(&row), expected, "{row}");
+        }
+        let resource = json!({ "type": "chat_conversation", "id": ID,
+            "attributes": { "source": null, "page_path": "/mail/inbox" } });
+        assert_eq!(source_of(&resource), None);
+    }
 }

@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use upstream::mcp::McpClient;
 
-use super::{open_beside, say};
+use super::{open_beside, say, say_list};
 use crate::boot::{self, LOCAL_USER, open_blobs};
 use crate::config::{Blobs, Config, Database, Provider, Source, flags};
 use crate::kit::Kit;
@@ -32,7 +32,7 @@ use crate::sandbox_child;
 const LITTLE_MIB: u64 = 100;
 
 pub(super) fn command() -> Command {
-    let json = Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print JSON lines");
+    let json = Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print JSON");
     flags(Command::new("doctor").about("Check what a start needs, and say what to do").arg(json))
 }
 
@@ -66,13 +66,17 @@ pub(super) async fn run(config: Config, matches: ArgMatches) -> Result<ExitCode>
     ];
     findings.extend(tool_servers(&config).await);
     let healthy = findings.iter().all(|finding| finding.result.is_ok());
-    for Finding { check, result } in findings {
+    let told = findings.into_iter().map(|Finding { check, result }| {
         let ok = result.is_ok();
-        let text = result.unwrap_or_else(|problem| problem);
-        say(&if matches.get_flag("json") {
-            json!({ "check": check, "ok": ok, "detail": text }).to_string()
-        } else {
-            format!("{} {check}: {text}", if ok { "ok  " } else { "FAIL" })
+        (check, ok, result.unwrap_or_else(|problem| problem))
+    });
+    if matches.get_flag("json") {
+        say_list(
+            told.map(|(check, ok, detail)| json!({ "check": check, "ok": ok, "detail": detail })).collect(),
+        );
+    } else {
+        told.for_each(|(check, ok, text)| {
+            say(&format!("{} {check}: {text}", if ok { "ok  " } else { "FAIL" }))
         });
     }
     Ok(if healthy { ExitCode::SUCCESS } else { ExitCode::FAILURE })

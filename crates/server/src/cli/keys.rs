@@ -11,7 +11,7 @@ use serde_json::json;
 use store::Store;
 use uuid::Uuid;
 
-use super::{admin_scope, open_beside, say};
+use super::{admin_scope, open_beside, say, say_list};
 use crate::config::{Config, store_flags};
 use crate::routes::api_keys::make_key;
 
@@ -101,27 +101,22 @@ fn shape(key: &ApiKey, scope: &Scope) -> serde_json::Value {
 }
 
 async fn list(store: &dyn Store, scope: &Scope, json: bool) -> Result<()> {
-    let mut after = None;
+    let (mut keys, mut after) = (Vec::new(), None);
     loop {
         let page = store.list_keys(scope, after, 100).await?;
-        for key in &page {
-            say(&if json {
-                shape(key, scope).to_string()
-            } else {
-                format!(
-                    "{}  {:<7}  {}  {}",
-                    key.id,
-                    key.role.as_str(),
-                    rfc3339(key.created_at),
-                    key.name.escape_debug()
-                )
-            });
-        }
-        match page.last() {
-            Some(last) => after = Some(last.id),
-            None => return Ok(()),
-        }
+        let Some(last) = page.last() else { break };
+        after = Some(last.id);
+        keys.extend(page);
     }
+    if json {
+        say_list(keys.iter().map(|key| shape(key, scope)).collect());
+        return Ok(());
+    }
+    for key in keys {
+        let (role, made, name) = (key.role.as_str(), rfc3339(key.created_at), key.name.escape_debug());
+        say(&format!("{}  {role:<7}  {made}  {name}", key.id));
+    }
+    Ok(())
 }
 
 async fn remove(store: &dyn Store, scope: &Scope, matches: &ArgMatches, json: bool) -> Result<()> {

@@ -14,14 +14,14 @@ use store::{Store, StoreError};
 use turn::TurnError;
 use uuid::Uuid;
 
-use super::{open_beside, say};
+use super::{open_beside, say, say_list};
 use crate::boot::turns_beside;
 use crate::config::{Config, store_flags};
 
 const PAGE: usize = 200;
 
 pub(super) fn command() -> Command {
-    let json = || Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print JSON lines");
+    let json = || Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print JSON");
     let list = "List the runs that hold a conversation, with their node and lease";
     let clear = "End the run that holds a conversation, as interrupted; what was streamed is kept";
     store_flags(
@@ -73,6 +73,7 @@ fn operator(workspace: Uuid) -> Scope {
 }
 
 async fn list(store: &dyn Store, locks: &[Lock], json: bool) -> Result<()> {
+    let mut shown = Vec::new();
     for lock in locks {
         let since = match store.get_run(&operator(lock.workspace), lock.run).await {
             Ok(run) if run.status.is_settled() => continue,
@@ -81,10 +82,12 @@ async fn list(store: &dyn Store, locks: &[Lock], json: bool) -> Result<()> {
             Err(StoreError::NotFound) => None,
             Err(error) => return Err(error.into()),
         };
-        say(&if json { shape(lock, since).to_string() } else { line(lock, since) });
+        shown.push((lock, since));
     }
-    if locks.is_empty() && !json {
-        say("No conversation is locked.");
+    match (json, shown.is_empty()) {
+        (true, _) => say_list(shown.into_iter().map(|(lock, since)| shape(lock, since)).collect()),
+        (false, true) => say("No conversation is locked."),
+        (false, false) => shown.into_iter().for_each(|(lock, since)| say(&line(lock, since))),
     }
     Ok(())
 }

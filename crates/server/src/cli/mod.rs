@@ -137,6 +137,11 @@ fn say(line: &str) {
     }
 }
 
+/// A list for a script: one document, also where there is nothing in it.
+fn say_list(items: Vec<serde_json::Value>) {
+    say(&serde_json::Value::Array(items).to_string());
+}
+
 /// An id on the command line.
 fn uuid(text: &str) -> Result<Uuid, &'static str> {
     text.parse().map_err(|_| "it must be a UUID, such as 01a1de95-4808-7263-ba89-ffcd7dae3033")

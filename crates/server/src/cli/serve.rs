@@ -12,7 +12,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::task::TaskTracker;
 
 use super::say;
-use crate::config::{Config, flags};
+use crate::config::{Config, GOOD_SECRET_BYTES, flags};
 use crate::sandbox_child::SandboxChild;
 use crate::{Server, boot, observe};
 
@@ -25,6 +25,12 @@ pub(super) fn command() -> Command {
 
 pub(super) async fn run(mut config: Config) -> Result<ExitCode> {
     observe::start_logging(config.log_format)?;
+    for setting in config.short_secrets() {
+        tracing::warn!(
+            setting,
+            "the secret has fewer than {GOOD_SECRET_BYTES} bytes and could be guessed: make it longer"
+        );
+    }
     super::backup::check_not_half_restored(&config)?;
     // For as long as the process lives, after the last request too.
     let tracing = TaskTracker::new();

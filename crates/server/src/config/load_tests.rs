@@ -45,7 +45,7 @@ fn sample(setting: &Setting, n: usize) -> (String, String) {
         Kind::Url(_) | Kind::BaseUrl(_) => format!("https://h{n}.example.org/x"),
         Kind::Database(_) => format!("sqlite:/srv/{n}.db"),
         Kind::Blobs(_) => format!("file:///srv/{n}"),
-        Kind::Secret { .. } => format!("{SECRET}-{n}"),
+        Kind::Secret(_) => format!("{SECRET}-{n}"),
         Kind::List { of, .. } => {
             let word = of[n % of.len()];
             return (word.to_owned(), format!("[{word:?}]"));
@@ -66,7 +66,7 @@ fn sample(setting: &Setting, n: usize) -> (String, String) {
 
 /// What the configuration really holds, secrets too.
 fn held(setting: &Setting, config: &mut Config) -> Option<String> {
-    if let Kind::Secret { place, .. } = &setting.kind {
+    if let Kind::Secret(place) = &setting.kind {
         return place(config).as_ref().map(|secret| secret.expose().to_owned());
     }
     match setting.shown(config)? {

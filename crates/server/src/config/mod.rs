@@ -25,6 +25,9 @@ pub use settings::{flags, flags_of, store_flags};
 pub use sources::CLIENT_VARIABLES;
 pub use value::base_url as http_url;
 
+/// What a secret that signs should have at least (RFC 7518, 3.2); a shorter one is taken, and warned of.
+pub const GOOD_SECRET_BYTES: usize = 32;
+
 #[derive(Debug, Clone)]
 pub struct Config {
     pub data: PathBuf,
@@ -136,6 +139,16 @@ impl Config {
     /// No user tokens can be verified, so whoever reaches the loopback address is the local user.
     pub fn is_local(&self) -> bool {
         self.auth.jwt_secret.is_none() && self.auth.jwks_url.is_none()
+    }
+
+    /// The variables of secrets that sign and are short enough to be guessed.
+    pub fn short_secrets(&self) -> impl Iterator<Item = &'static str> {
+        let secrets = [("THREADKEEP_SECRET", &self.secret), ("THREADKEEP_JWT_SECRET", &self.auth.jwt_secret)];
+        let short = |secret: &Secret| secret.expose().len() < GOOD_SECRET_BYTES;
+        secrets
+            .into_iter()
+            .filter(move |(_, secret)| secret.as_ref().is_some_and(short))
+            .map(|(name, _)| name)
     }
 
     pub fn source(&self, key: &str) -> Source {

@@ -60,7 +60,7 @@ pub(super) static NUMBERS: &[Setting] = &[
     number!(max_streams_per_user, "MAX_STREAMS_PER_USER", Count, 1)
         .help("Event streams one user may have open"),
     number!(requests_per_second, "REQUESTS_PER_SECOND", Count, 0)
-        .help("Requests per caller, with a burst of twice that; 0 is no limit, as in local mode"),
+        .help("Requests per caller, with a burst of twice that; 0 is no limit, as in local mode unless it is set"),
     number!(requests_per_second_per_workspace, "REQUESTS_PER_SECOND_PER_WORKSPACE", Count, 0)
         .help("Requests of all callers of one workspace, with a burst of twice that; 0 is no limit"),
     number!(tokens_per_day_per_user, "TOKENS_PER_DAY_PER_USER", Count, 0)

@@ -40,10 +40,7 @@ pub(super) enum Kind {
     BaseUrl(Place<Option<String>>),
     Database(Place<Database>),
     Blobs(Place<Blobs>),
-    Secret {
-        min_bytes: usize,
-        place: Place<Option<Secret>>,
-    },
+    Secret(Place<Option<Secret>>),
     List {
         of: &'static [&'static str],
         place: Place<Vec<String>>,
@@ -85,8 +82,8 @@ static SETTINGS: &[Setting] = &[
     row(SERVER, "public_url", "THREADKEEP_PUBLIC_URL", Kind::BaseUrl(|c| &mut c.public_url))
         .help("Base of every URL handed out")
         .otherwise("derived from the address"),
-    row(SERVER, "secret", "THREADKEEP_SECRET", secret(32, |c| &mut c.secret))
-        .help("Key for signed URLs and cookies, at least 32 bytes; must be set outside local mode")
+    row(SERVER, "secret", "THREADKEEP_SECRET", Kind::Secret(|c| &mut c.secret))
+        .help("Key for signed URLs and cookies, better 32 bytes or more; must be set outside local mode")
         .otherwise("made once and kept in the data folder"),
     row(SERVER, "log_format", "LOG_FORMAT", Kind::LogFormat(|c| &mut c.log_format))
         .help("How logs are written: text or json"),
@@ -104,8 +101,8 @@ static SETTINGS: &[Setting] = &[
     )
     .help("Families of files that may be uploaded: image, pdf, text, office, audio, video, archive")
     .otherwise("any type"),
-    row(SIGN_IN, "jwt_secret", "THREADKEEP_JWT_SECRET", secret(32, |c| &mut c.auth.jwt_secret))
-        .help("Verifies user tokens signed with HS256, at least 32 bytes")
+    row(SIGN_IN, "jwt_secret", "THREADKEEP_JWT_SECRET", Kind::Secret(|c| &mut c.auth.jwt_secret))
+        .help("Verifies user tokens signed with HS256, better 32 bytes or more")
         .otherwise("none: local mode, unless a key set is named"),
     row(SIGN_IN, "jwks_url", "THREADKEEP_JWKS_URL", Kind::Url(|c| &mut c.auth.jwks_url))
         .help("Key set that verifies user tokens signed with RS256, ES256 or EdDSA")
@@ -122,7 +119,7 @@ static SETTINGS: &[Setting] = &[
     row(SANDBOX, "sandbox_url", "SANDBOX_URL", Kind::BaseUrl(|c| &mut c.sandbox.url))
         .help("A remote sandbox service")
         .otherwise("the built-in sandbox"),
-    row(SANDBOX, "sandbox_token", "SANDBOX_TOKEN", secret(1, |c| &mut c.sandbox.token))
+    row(SANDBOX, "sandbox_token", "SANDBOX_TOKEN", Kind::Secret(|c| &mut c.sandbox.token))
         .help("Bearer token for the remote sandbox service")
         .otherwise("none"),
     row(
@@ -133,13 +130,13 @@ static SETTINGS: &[Setting] = &[
     )
     .help("Layers of the built-in sandbox that this machine may lack: namespaces, landlock, seccomp")
     .otherwise("none: agents are refused where one is missing"),
-    row(MODELS, "openai_api_key", "OPENAI_API_KEY", secret(1, |c| &mut c.openai.api_key))
+    row(MODELS, "openai_api_key", "OPENAI_API_KEY", Kind::Secret(|c| &mut c.openai.api_key))
         .help("Key for OpenAI or a server that speaks its protocol")
         .otherwise("none: the built-in demo model"),
     row(MODELS, "openai_base_url", "OPENAI_BASE_URL", Kind::BaseUrl(|c| &mut c.openai.base_url))
         .help("Where that server is, with /v1")
         .otherwise("OpenAI's own"),
-    row(MODELS, "anthropic_api_key", "ANTHROPIC_API_KEY", secret(1, |c| &mut c.anthropic.api_key))
+    row(MODELS, "anthropic_api_key", "ANTHROPIC_API_KEY", Kind::Secret(|c| &mut c.anthropic.api_key))
         .help("Key for Anthropic")
         .otherwise("none: the built-in demo model"),
     row(MODELS, "anthropic_base_url", "ANTHROPIC_BASE_URL", Kind::BaseUrl(|c| &mut c.anthropic.base_url))
@@ -172,7 +169,7 @@ static SETTINGS: &[Setting] = &[
     row(MODELS, "model", "THREADKEEP_MODEL", Kind::Model(|c| &mut c.model))
         .help("Model where neither conversation, agent nor workspace names one, as provider/model")
         .otherwise("the first of the provider that is set up, else demo/assistant"),
-    row(MODELS, "composio_api_key", "COMPOSIO_API_KEY", secret(1, |c| &mut c.composio.api_key))
+    row(MODELS, "composio_api_key", "COMPOSIO_API_KEY", Kind::Secret(|c| &mut c.composio.api_key))
         .help("Key for external tools through Composio")
         .otherwise("none: no such tools"),
     row(MODELS, "composio_base_url", "COMPOSIO_BASE_URL", Kind::BaseUrl(|c| &mut c.composio.base_url))
@@ -230,10 +227,6 @@ pub(super) const fn row(group: &'static str, key: &'static str, env: &'static st
     Setting { key, env, kind, otherwise: "", help: "", group }
 }
 
-const fn secret(min_bytes: usize, place: Place<Option<Secret>>) -> Kind {
-    Kind::Secret { min_bytes, place }
-}
-
 impl Setting {
     pub(super) const fn help(self, help: &'static str) -> Self {
         Self { help, ..self }
@@ -255,7 +248,7 @@ impl Setting {
 
     /// Its text must not be repeated in an error.
     pub(super) fn is_secret(&self) -> bool {
-        matches!(self.kind, Kind::Secret { .. } | Kind::Database(_))
+        matches!(self.kind, Kind::Secret(_) | Kind::Database(_))
     }
 }
 
@@ -267,7 +260,7 @@ impl Kind {
             Self::Path(_) => "FOLDER",
             Self::Address(_) => "HOST:PORT",
             Self::Url(_) | Self::BaseUrl(_) | Self::Database(_) | Self::Blobs(_) => "URL",
-            Self::Secret { .. } => "SECRET",
+            Self::Secret(_) => "SECRET",
             Self::List { .. } => "LIST",
             Self::LogFormat(_) => "FORMAT",
             Self::Switch(_) => "ON|OFF",

@@ -15,8 +15,10 @@ impl Config {
         let mut out = String::new();
         for setting in all() {
             let from = self.source(setting.key).as_str();
-            let _ = match setting.toml(&mut copy) {
-                Some(value) => writeln!(out, "{} = {value}  # from {from}", setting.key),
+            let _ = match setting.shown(&mut copy) {
+                Some(value) => {
+                    writeln!(out, "{} = {value}  # from {from}{}", setting.key, setting.in_units(&mut copy))
+                }
                 None => writeln!(out, "# {} is not set: {}", setting.key, setting.otherwise),
             };
         }
@@ -65,7 +67,15 @@ impl McpServer {
 }
 
 impl Setting {
-    /// The value as it is written in TOML; bytes as people read them.
+    /// `: 50 MiB` behind a number of bytes that says more so; scripts have the number itself.
+    fn in_units(&self, config: &mut Config) -> String {
+        let Kind::Number { unit: Unit::Bytes, place, .. } = &self.kind else { return String::new() };
+        let bytes = *place(&mut config.limits);
+        let text = bytes_text(bytes);
+        if text == bytes.to_string() { String::new() } else { format!(": {text}") }
+    }
+
+    /// The value as the example has it in TOML; bytes as people read them.
     pub(super) fn toml(&self, config: &mut Config) -> Option<String> {
         if let Kind::Number { unit: Unit::Bytes, place, .. } = &self.kind {
             return Some(format!("\"{}\"", bytes_text(*place(&mut config.limits))));

@@ -84,7 +84,7 @@ fn the_default_is_shown_line_by_line() {
         "blob_url = \"file:./threadkeep-data/blobs\"  # from default",
         "upload_types = []  # from default",
         "lease_seconds = 15  # from default",
-        "max_file_bytes = \"50 MiB\"  # from default",
+        "max_file_bytes = 52428800  # from default: 50 MiB",
         "upload_otp_ttl_seconds = 1860  # from default",
     ] {
         assert!(toml.lines().any(|l| l == line), "{line} is not in\n{toml}");

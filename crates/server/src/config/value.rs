@@ -29,7 +29,7 @@ impl Setting {
             Kind::BaseUrl(place) => *place(config) = Some(base_url(raw)?),
             Kind::Database(place) => *place(config) = database(raw)?,
             Kind::Blobs(place) => *place(config) = blobs(raw)?,
-            Kind::Secret { min_bytes, place } => *place(config) = Some(secret(raw, *min_bytes)?),
+            Kind::Secret(place) => *place(config) = Some(secret(raw)?),
             Kind::List { of, place } => *place(config) = list(raw, of)?,
             Kind::LogFormat(place) => *place(config) = log_format(raw)?,
             Kind::Switch(place) => *place(config) = switch(raw)?,
@@ -60,7 +60,7 @@ impl Setting {
                 Blobs::S3 { bucket, prefix } if prefix.is_empty() => format!("s3://{bucket}"),
                 Blobs::S3 { bucket, prefix } => format!("s3://{bucket}/{prefix}"),
             },
-            Kind::Secret { place, .. } => place(config).as_ref().map(|_| MASK.to_owned())?,
+            Kind::Secret(place) => place(config).as_ref().map(|_| MASK.to_owned())?,
             Kind::List { place, .. } => return Some(place(config).clone().into()),
             Kind::LogFormat(place) => match place(config) {
                 LogFormat::Text => "text".to_owned(),
@@ -223,11 +223,7 @@ fn blobs(raw: &str) -> Result<Blobs, String> {
     Ok(Blobs::Folder(PathBuf::from(path)))
 }
 
-fn secret(raw: &str, min_bytes: usize) -> Result<Secret, String> {
-    if raw.len() < min_bytes {
-        let bytes = if min_bytes == 1 { "byte" } else { "bytes" };
-        return Err(format!("at least {min_bytes} {bytes} long"));
-    }
+fn secret(raw: &str) -> Result<Secret, String> {
     if raw.trim().is_empty() || raw.contains(char::is_control) {
         return Err("text without control characters, not blank".to_owned());
     }

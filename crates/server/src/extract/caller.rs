@@ -258,7 +258,16 @@ impl Caller {
     /// The workspace that the request is about and what the caller may do there. `named` is what the
     /// query or the body said. A workspace that the caller is not in does not exist.
     pub async fn scope(&self, named: Named) -> Result<Scope, Problem> {
-        let named = named.and(self.header_workspace)?.0;
+        self.scope_in(named.and(self.header_workspace)?.0).await
+    }
+
+    /// As `scope`, where the path is the workspace's own: the header, which clients send with all they ask, says nothing
+    /// there.
+    pub async fn scope_of(&self, workspace: Uuid) -> Result<Scope, Problem> {
+        self.scope_in(Some(workspace)).await
+    }
+
+    async fn scope_in(&self, named: Option<Uuid>) -> Result<Scope, Problem> {
         let scope = match &self.credential {
             Credential::Key(grant, _) => self.key_scope(grant, named).await,
             Credential::User { user, .. } => self.user_scope(user, named).await,
@@ -294,12 +303,12 @@ impl Caller {
 
     /// As `scope`, for callers that may administer the workspace.
     pub async fn admin_scope(&self, named: Named) -> Result<Scope, Problem> {
-        let scope = self.scope(named).await?;
-        if scope.administers {
-            Ok(scope)
-        } else {
-            Err(Problem::forbidden("This is for admins of the workspace."))
-        }
+        administering(self.scope(named).await?)
+    }
+
+    /// As `scope_of`, for callers that may administer the workspace.
+    pub async fn admin_scope_of(&self, workspace: Uuid) -> Result<Scope, Problem> {
+        administering(self.scope_of(workspace).await?)
     }
 
     async fn user_scope(&self, user: &str, named: Option<Uuid>) -> Result<Scope, Problem> {
@@ -356,6 +365,14 @@ impl Caller {
             (_, _) => {}
         }
         Ok(scope)
+    }
+}
+
+fn administering(scope: Scope) -> Result<Scope, Problem> {
+    if scope.administers {
+        Ok(scope)
+    } else {
+        Err(Problem::forbidden("This is for admins of the workspace."))
     }
 }
 

@@ -1,5 +1,7 @@
 //! `?limit=` and `?after=` of plain lists, and the strict reading of a query string.
 
+use std::num::IntErrorKind;
+
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use base64::Engine as _;
@@ -150,10 +152,10 @@ impl Paging {
             }
             match name.as_str() {
                 "limit" => {
-                    paging.limit = value.parse().ok().filter(|n| (1..=MAX).contains(n)).ok_or_else(|| {
+                    paging.limit = page_size(&value).ok_or_else(|| {
                         Problem::invalid_parameter(
                             "limit",
-                            format!("limit must be a whole number from 1 to {MAX}."),
+                            format!("limit must be a whole number from 1; a page has at most {MAX}."),
                         )
                     })?;
                 }
@@ -165,6 +167,15 @@ impl Paging {
             seen.push(name);
         }
         Ok((paging, given))
+    }
+}
+
+/// Who asks for more than a page may have gets a whole page, and the cursor of the next.
+fn page_size(text: &str) -> Option<usize> {
+    match text.parse::<usize>() {
+        Ok(0) => None,
+        Ok(wanted) => Some(wanted.min(MAX)),
+        Err(error) => (*error.kind() == IntErrorKind::PosOverflow).then_some(MAX),
     }
 }
 
@@ -184,6 +195,24 @@ pub fn pairs(query: &str) -> Result<Vec<(String, String)>, Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_page_has_at_most_so_many() {
+        for (text, expected) in [
+            ("1", Some(1)),
+            ("100", Some(100)),
+            ("101", Some(100)),
+            ("99999999999999999999999", Some(100)),
+            ("0", None),
+            ("-1", None),
+            ("-99999999999999999999999", None),
+            ("1.5", None),
+            ("x", None),
+            ("", None),
+        ] {
+            assert_eq!(page_size(text), expected, "{text}");
+        }
+    }
 
     #[test]
     fn query_strings_decode_strictly() {

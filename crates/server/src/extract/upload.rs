@@ -181,15 +181,6 @@ impl Upload {
             head.extend_from_slice(&chunk);
         }
         let head = head.freeze();
-        if head.is_empty() && self.target.source == FileSource::User {
-            let detail = format!("The file {} is empty.", shown(sent));
-            return Err(Problem::new(
-                StatusCode::UNPROCESSABLE_ENTITY,
-                "empty_file",
-                "The file is empty",
-                detail,
-            ));
-        }
         let name = safe_name(sent);
         let mime_type = sniff(&head, &name);
         self.check_type(&mime_type, sent)?;
@@ -217,11 +208,6 @@ impl Upload {
     pub async fn take_bytes(&mut self, sent: &str, bytes: Bytes) -> Result<(), Problem> {
         let limit = self.app.limits.max_file_bytes;
         let size = bytes.len() as u64;
-        if bytes.is_empty() {
-            let detail = format!("The file {} is empty.", shown(sent));
-            let (status, title) = (StatusCode::UNPROCESSABLE_ENTITY, "The file is empty");
-            return Err(Problem::new(status, "empty_file", title, detail));
-        }
         if size > limit {
             let detail = format!("The file {} is over {limit} bytes.", shown(sent));
             return Err(too_large("file_too_large", detail, limit));

@@ -141,9 +141,9 @@ fn a_search_pages_by_offset() {
 #[test]
 fn a_retrieve_reads_its_window() {
     let found =
-        RetrieveQuery::parse(&format!("page[messages]=1000&page[messages_before]={OTHER}&workspace={ID}"));
+        RetrieveQuery::parse(&format!("page[messages]=1000000&page[messages_before]={OTHER}&workspace={ID}"));
     let found = found.unwrap();
-    assert_eq!((found.messages, found.messages_before), (Some(1000), Uuid::try_parse(OTHER).ok()));
+    assert_eq!((found.messages, found.messages_before), (Some(1_000_000), Uuid::try_parse(OTHER).ok()));
     assert_eq!(found.workspace, Some(id()));
 }
 
@@ -233,7 +233,7 @@ fn bad_lists_name_the_parameter() {
 fn bad_retrieves_and_writes_name_the_parameter() {
     for (raw, name) in [
         ("page[messages]=0", "page[messages]"),
-        ("page[messages]=1001", "page[messages]"),
+        ("page[messages]=1000001", "page[messages]"),
         ("page[messages_before]=x", "page[messages_before]"),
         ("sort=title", "sort"),
         ("timeZone=UTC", "timeZone"),

@@ -97,7 +97,7 @@ pub async fn upload(
     Ok(created(&take(&app, &scope, bag, request).await?))
 }
 
-/// The files of a request whose parts are all files.
+/// The files of a request. Parts without a file name are not: forms have such fields of their own.
 pub(super) async fn take(
     app: &AppState,
     scope: &Scope,
@@ -105,10 +105,6 @@ pub(super) async fn take(
     request: Request,
 ) -> Result<Vec<File>, Problem> {
     let upload = Upload::new(app, scope, Target { bag, source: FileSource::User }).receive(request).await?;
-    if let Some((name, _)) = upload.fields.first() {
-        let detail = format!("The part {name:?} is not a file: it has no file name.");
-        return Err(Problem::malformed_document("", detail));
-    }
     if upload.stored.is_empty() {
         return Err(Problem::malformed_document("", "There is no file in the request."));
     }

@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 use super::workspaces::path_id;
 use crate::extract::caller::is_user_id;
 use crate::extract::paging::{List, text_cursor};
-use crate::extract::{Caller, JsonBody, Named, Paging, Path};
+use crate::extract::{Caller, JsonBody, Paging, Path};
 use crate::problem::Problem;
 use crate::state::AppState;
 
@@ -47,7 +47,7 @@ pub async fn list(
     Path(id): Path<String>,
     paging: Paging,
 ) -> Result<Response, Problem> {
-    let scope = caller.scope(Named(Some(path_id(&id)?))).await?;
+    let scope = caller.scope_of(path_id(&id)?).await?;
     let rows = app.store.list_members(&scope, paging.after_text()?.as_deref(), paging.rows()).await?;
     Ok(axum::Json(paging.list(rows, |member| text_cursor(&member.user), shape)).into_response())
 }
@@ -64,7 +64,7 @@ pub async fn add(
     _: Paging,
     JsonBody(body): JsonBody<AddMember>,
 ) -> Result<Response, Problem> {
-    let scope = caller.admin_scope(Named(Some(path_id(&id)?))).await?;
+    let scope = caller.admin_scope_of(path_id(&id)?).await?;
     if !is_user_id(&body.user) {
         return Err(Problem::invalid_value(
             "/user",
@@ -95,7 +95,7 @@ pub async fn remove(
     Path((id, user)): Path<(String, String)>,
     _: Paging,
 ) -> Result<StatusCode, Problem> {
-    let scope = caller.admin_scope(Named(Some(path_id(&id)?))).await?;
+    let scope = caller.admin_scope_of(path_id(&id)?).await?;
     if !is_user_id(&user) {
         return Err(Problem::not_found());
     }

@@ -80,9 +80,6 @@ pub async fn promise(
             format!("size is over {} bytes, the most that one file may have.", limits.max_file_bytes);
         return Err(too_large("file_too_large", detail, limits.max_file_bytes));
     }
-    if body.size == 0 {
-        return Err(Problem::invalid_value("/size", "size must be at least 1: the file is empty."));
-    }
     let now = app.clock.now();
     let expires_at = now + LINK_LIFE;
     let promised = Promised { size: body.size, sha256, expires_at };

@@ -60,7 +60,7 @@ fn shape(DayUsage { day, usage, runs }: DayUsage) -> DayView {
 /// What the workspace used, day by day, and what is left of today's limits.
 #[utoipa::path(get, path = "/v1/usage", operation_id = "get_usage", tag = "models",
     params(("days" = Option<u32>, Query, description = "How many days, today included: 1 to 366; 30 when left out"),
-        ("limit" = Option<u32>, Query, description = "1 to 100; all days come at once when left out"), ("after" = Option<String>, Query),
+        ("limit" = Option<u32>, Query, description = "At least 1; a page has at most 100, and all days come at once when left out"), ("after" = Option<String>, Query),
         ("workspace" = Option<Uuid>, Query)),
     responses((status = 200, body = UsageReport), (status = 400)))]
 pub async fn show(

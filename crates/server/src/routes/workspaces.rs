@@ -139,7 +139,7 @@ pub async fn show(
     Path(id): Path<String>,
     _: Paging,
 ) -> Result<Response, Problem> {
-    let scope = caller.scope(Named(Some(path_id(&id)?))).await?;
+    let scope = caller.scope_of(path_id(&id)?).await?;
     let workspace = app.store.find_workspace(&scope).await?.ok_or_else(Problem::not_found)?;
     let model = app.store.get_workspace_model(&scope).await?;
     Ok(axum::Json(WorkspaceView { model, ..shape(workspace, scope.role) }).into_response())
@@ -155,7 +155,7 @@ pub async fn update(
     _: Paging,
     JsonBody(body): JsonBody<UpdateWorkspace>,
 ) -> Result<Response, Problem> {
-    let scope = caller.admin_scope(Named(Some(path_id(&id)?))).await?;
+    let scope = caller.admin_scope_of(path_id(&id)?).await?;
     if let Some(name) = &body.name {
         check_name(name)?;
     }
@@ -190,7 +190,7 @@ pub async fn remove(
             _ => return Err(Problem::unknown_parameter(&name)),
         };
     }
-    let scope = caller.admin_scope(Named(Some(path_id(&id)?))).await?;
+    let scope = caller.admin_scope_of(path_id(&id)?).await?;
     app.store.remove_workspace(&scope, cascade, app.clock.now()).await?;
     app.note_deletion(scope.workspace).await;
     Ok(StatusCode::NO_CONTENT)

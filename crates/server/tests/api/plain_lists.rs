@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::world::{World, stories};
 
-stories!(pages_reach_everything_once);
+stories!(pages_reach_everything_once, more_than_a_page_may_have_is_a_whole_page);
 
 async fn pages_reach_everything_once(world: World) {
     for n in 0..6 {
@@ -40,5 +40,26 @@ async fn pages_reach_everything_once(world: World) {
             }
             assert_eq!(found, expected, "{path} by {limit}");
         }
+    }
+}
+
+async fn more_than_a_page_may_have_is_a_whole_page(world: World) {
+    let members = format!("/v1/workspaces/{}/members", world.workspace);
+    for n in 0..110 {
+        let request = world.request(Method::POST, &members).header("content-type", "application/json");
+        let body = json!({ "user": format!("user{n:03}"), "role": "member" });
+        assert_eq!(world.send(request.body(body.to_string())).await.status, 201);
+    }
+    for limit in ["101", "1000", "99999999999999999999999"] {
+        let page = world.get(&format!("{members}?limit={limit}")).await;
+        assert_eq!(page.status, 200, "{limit}: {}", page.text);
+        assert_eq!(page.body["data"].as_array().unwrap().len(), 100, "{limit}");
+        let next = crate::world::encoded(page.body["next"].as_str().unwrap());
+        let rest = world.get(&format!("{members}?limit={limit}&after={next}")).await.body;
+        assert_eq!((rest["data"].as_array().unwrap().len(), &rest["next"]), (11, &Value::Null), "{limit}");
+    }
+    for limit in ["0", "-1", "x", ""] {
+        let page = world.get(&format!("{members}?limit={limit}")).await;
+        assert_eq!((page.status, &page.body["code"]), (400, &json!("invalid_parameter")), "{limit}");
     }
 }

@@ -391,12 +391,16 @@ async fn files_come_with_the_message(backend: Backend) -> Option<()> {
         (&sent["fileAttachments"][0]["fileId"], &sent["content"]),
         (&files[1]["id"], &json!("note.txt"))
     );
+    // One without a byte is a file, too.
+    chat(&world, with("5b", json!([part("data:text/plain,")]))).await;
+    let messages = world.conversation(&conversation).await["messages"].clone();
+    let sent = &messages.as_array().unwrap()[messages.as_array().unwrap().len() - 2];
+    assert_eq!(sent["fileAttachments"][0]["size"], 0, "{sent}");
     let copied = json!({ "id": "other", "message": { "id": "6", "role": "user", "parts": [part(&link)] } });
     chat(&world, copied).await;
     let before = world.count().await;
     let with_id = |id: &str, part: Value| json!({ "id": id, "message": { "id": "7", "role": "user", "parts": [part] } });
     for url in [
-        "data:text/plain,",
         "https://example.com/a.txt",
         "data:nonsense",
         "data:;base64,???",

@@ -18,6 +18,7 @@ mod content;
 mod deleting;
 mod direct;
 mod disk;
+mod empty;
 mod executions;
 mod kills;
 mod memory;

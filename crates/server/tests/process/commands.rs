@@ -47,7 +47,8 @@ async fn key_by_command(house: &House, server: &ServerProcess, whose: &[&str], e
     assert_eq!(Caller::new(server.url(), plain).get("/v1/session").await.status, 200);
 
     let listed = run(&["list", "--json"]).await;
-    let names: Vec<Value> = listed.json_lines().into_iter().map(|key| key["name"].clone()).collect();
+    assert_eq!(run(&["--json"]).await.stdout, listed.stdout, "alone it lists");
+    let names: Vec<Value> = listed.json_list().into_iter().map(|key| key["name"].clone()).collect();
     assert!(names.contains(&json!("made by command")) && names.contains(&json!("plain")), "{names:?}");
     let shown = run(&["list"]).await.stdout;
     assert_eq!(run(&[]).await.stdout, shown, "alone it lists");
@@ -56,8 +57,17 @@ async fn key_by_command(house: &House, server: &ServerProcess, whose: &[&str], e
         assert!(!text.contains(key) && !text.contains("tk_"), "a key is shown once: {text}");
     }
 
+    // One key, and none, are a list too.
+    for key in listed.json_list().iter().filter(|key| key["id"] != id) {
+        run(&["remove", key["id"].as_str().expect("an id")]).await;
+    }
+    let ids = async || {
+        run(&["list", "--json"]).await.json_list().iter().map(|key| key["id"].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(ids().await, [json!(id)]);
     assert_eq!(run(&["remove", id, "--json"]).await.json_lines(), [json!({ "removed": id })]);
     assert_eq!(caller.get("/v1/session").await.status, 401);
+    assert_eq!(ids().await, Vec::<Value>::new());
     assert!(!run(&["list"]).await.stdout.contains(id));
     let again = house.run(&[&["keys", "remove", id], whose].concat(), env).await;
     assert!(again.code == Some(1) && again.stdout.is_empty() && again.stderr.contains(id), "{again:?}");
@@ -120,7 +130,7 @@ async fn doctor(house: &House, env: &[(&str, &str)]) -> (Option<i32>, Vec<(Strin
     let (json, text) = (house.run(&["doctor", "--json"], env).await, house.run(&["doctor"], env).await);
     assert_eq!((json.code, json.stderr.as_str()), (text.code, ""), "{json:?} {text:?}");
     let findings: Vec<_> = json
-        .json_lines()
+        .json_list()
         .iter()
         .map(|line| {
             let text = |name: &str| line[name].as_str().expect(name).to_owned();

@@ -49,7 +49,7 @@ async fn a_flag_goes_before_the_environment_before_the_file_before_the_default()
     for line in [
         "listen = \"127.0.0.1:7003\"  # from flag",
         "log_format = \"text\"  # from env",
-        "max_body_bytes = \"3 MiB\"  # from file",
+        "max_body_bytes = 3145728  # from file: 3 MiB",
     ] {
         assert!(text.lines().any(|found| found == line), "{line} is not in:\n{text}");
     }

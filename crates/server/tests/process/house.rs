@@ -87,6 +87,12 @@ impl House {
 }
 
 impl Ran {
+    /// The one JSON document that was printed, a list.
+    pub fn json_list(&self) -> Vec<Value> {
+        let parsed = serde_json::from_str(&self.stdout);
+        parsed.unwrap_or_else(|error| panic!("{error}: {}", self.stdout))
+    }
+
     /// The JSON of every line.
     pub fn json_lines(&self) -> Vec<Value> {
         let parse = |line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));

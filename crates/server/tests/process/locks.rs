@@ -17,6 +17,10 @@ async fn locks_are_listed_and_cleared() {
         let caller = house.caller(&server);
         let none = house.run(&["locks", "list"], &[]).await;
         assert_eq!((none.code, none.stdout.as_str()), (Some(0), "No conversation is locked.\n"), "{none:?}");
+        for args in [&["locks", "--json"][..], &["locks", "list", "--json"]] {
+            let none = house.run(args, &[]).await;
+            assert_eq!((none.code, none.stdout.as_str()), (Some(0), "[]\n"), "{none:?}");
+        }
 
         let mut runs = Vec::new();
         for _ in 0..2 {
@@ -30,8 +34,8 @@ async fn locks_are_listed_and_cleared() {
         }
         let (listed, alone) =
             (house.run(&["locks", "list", "--json"], &[]).await, house.run(&["locks", "--json"], &[]).await);
-        assert_eq!((alone.code, alone.json_lines().len()), (Some(0), 2), "{alone:?}");
-        let locks = listed.json_lines();
+        assert_eq!((alone.code, alone.json_list().len()), (Some(0), 2), "{alone:?}");
+        let locks = listed.json_list();
         assert_eq!((listed.code, locks.len()), (Some(0), 2), "{listed:?}");
         let first = locks.iter().find(|lock| lock["run"] == runs[0]["run"]).expect("the first run");
         assert_eq!(first["conversation"], runs[0]["conversation"]);

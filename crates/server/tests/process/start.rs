@@ -83,6 +83,26 @@ async fn the_printed_address_logs_a_browser_in_until_the_next_start() {
 }
 
 #[tokio::test]
+async fn in_local_mode_a_rate_holds_where_one_is_set() {
+    let house = House::sqlite();
+    let mut server = house.serve().await;
+    let answer = house.caller(&server).get("/v1/workspaces").await;
+    assert_eq!((answer.status, answer.header("ratelimit-policy")), (200, ""));
+    stop_well(&mut server, Signal::SIGTERM).await;
+
+    let server = house.serve_with(&[("THREADKEEP_REQUESTS_PER_SECOND", "1")]).await;
+    let caller = house.caller(&server);
+    let answer = caller.get("/v1/session").await;
+    assert_eq!(answer.body["limits"]["requests_per_second"], 1, "{}", answer.text);
+    assert_eq!(answer.header("ratelimit-policy"), "\"requests\";q=1;w=1");
+    let mut statuses = Vec::new();
+    for _ in 0..20 {
+        statuses.push(caller.get("/v1/session").await.status);
+    }
+    assert!(statuses.contains(&429), "{statuses:?}");
+}
+
+#[tokio::test]
 async fn a_server_on_postgresql_finds_its_things_again() {
     let Some(house) = House::postgres().await else { return };
     let mut server = house.serve().await;
@@ -166,7 +186,7 @@ async fn whatever_is_set_wrong_stops_the_start_with_one_sentence_that_names_it()
         (&[("LOG_FORMAT", "xml")], &["LOG_FORMAT", "xml", "text or json"]),
         (&[("RUST_LOG", "!!!")], &["RUST_LOG", "!!!"]),
         (&[("RUST_LOG", "server=loud")], &["RUST_LOG", "server=loud"]),
-        (&[("THREADKEEP_SECRET", "hunter2")], &["THREADKEEP_SECRET", "32 bytes"]),
+        (&[("THREADKEEP_SECRET", " ")], &["THREADKEEP_SECRET", "not blank"]),
         (&[("THREADKEEP_JWT_SECRET", SECRET)], &["THREADKEEP_SECRET must be set"]),
         (&[("THREADKEEP_JWKS_URL", "https://id.example.org/keys")], &["THREADKEEP_SECRET must be set"]),
         (&[("THREADKEEP_JWT_ISSUER", "me")], &["THREADKEEP_JWT_ISSUER", "THREADKEEP_JWT_SECRET"]),
@@ -176,6 +196,28 @@ async fn whatever_is_set_wrong_stops_the_start_with_one_sentence_that_names_it()
     }
     let ran = house.run(&["serve", "--listen", "nowhere"], &[]).await;
     assert_refused(&ran, &["THREADKEEP_LISTEN", "--listen"]);
+}
+
+#[tokio::test]
+async fn a_short_secret_is_taken_and_warned_of_once() {
+    let house = House::sqlite();
+    let short = [("THREADKEEP_SECRET", "hunter2"), ("THREADKEEP_JWT_SECRET", "hunter3")];
+    let mut server = house.serve_with(&short).await;
+    let token = testkit::server::token_by("hunter3", "ann", "acme");
+    let caller = crate::house::Caller::new(server.url(), &token);
+    assert_eq!(caller.get("/v1/workspaces").await.status, 200);
+    stop_well(&mut server, Signal::SIGTERM).await;
+    let said = server.output();
+    for name in ["THREADKEEP_SECRET", "THREADKEEP_JWT_SECRET"] {
+        let warned = |line: &&str| line.contains("WARN") && line.contains(&format!("\"{name}\""));
+        assert_eq!(said.lines().filter(warned).count(), 1, "{name}: {said}");
+    }
+    assert!(!said.contains("hunter"), "{said}");
+
+    let long = [("THREADKEEP_SECRET", SECRET), ("THREADKEEP_JWT_SECRET", SECRET)];
+    let mut server = house.serve_with(&long).await;
+    stop_well(&mut server, Signal::SIGTERM).await;
+    assert!(!server.output().contains("THREADKEEP_SECRET"), "{}", server.output());
 }
 
 #[tokio::test]

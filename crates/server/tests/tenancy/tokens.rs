@@ -62,6 +62,7 @@ async fn forged_and_broken_tokens_are_refused(backend: Backend) {
     let admin = b64(claim("sub", json!("admin")).to_string());
     for (name, bearer) in [
         ("expired", hs256(&claim("exp", json!(now - 120)))),
+        ("just expired", hs256(&claim("exp", json!(now - 1)))),
         ("not yet", hs256(&claim("nbf", json!(now + 600)))),
         ("exp as text", hs256(&claim("exp", json!((now + 600).to_string())))),
         ("no exp", hs256(&without("exp"))),

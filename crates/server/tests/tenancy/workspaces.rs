@@ -55,7 +55,7 @@ async fn lists_of_workspaces_have_pages(backend: Backend) {
     let second = get(&ann, &format!("/v1/workspaces?limit=2&after={next}")).await;
     assert_eq!([ids(&first), ids(&second)].concat(), made);
     assert_eq!(second.body["next"], Value::Null);
-    for query in ["limit=0", "limit=101", "limit=x", "after=x", "nonsense=1", "limit=1&limit=2"] {
+    for query in ["limit=0", "limit=-1", "limit=x", "after=x", "nonsense=1", "limit=1&limit=2"] {
         assert_eq!(get(&ann, &format!("/v1/workspaces?{query}")).await.status, 400, "{query}");
     }
 }
@@ -141,10 +141,38 @@ async fn a_request_is_about_one_workspace(backend: Backend) {
     assert_eq!(two.status, 400, "{two:?}");
     let conflict = ann.request(Method::GET, &format!("{CONVERSATIONS}?filter[workspace]={second}"));
     expect(&ask(conflict.header("threadkeep-workspace", &first)).await, 400, "workspace_conflict");
-    let conflict = ann.request(Method::GET, &format!("/v1/workspaces/{first}"));
-    expect(&ask(conflict.header("threadkeep-workspace", &second)).await, 400, "workspace_conflict");
+    the_path_names_it_alone(&server, &first, [&second, &foreign, &absent]).await;
     let wrong = ann.request(Method::GET, CONVERSATIONS).header("threadkeep-workspace", "second");
     expect(&ask(wrong).await, 400, "invalid_header");
+}
+
+/// Clients send the header with all they ask; where the path is the workspace's own it says nothing.
+async fn the_path_names_it_alone(server: &TestServer, first: &str, others: [&String; 3]) {
+    let ann = server.person("ann", "acme");
+    let key = post(&ann, "/v1/api-keys", json!({ "name": "k", "role": "admin", "workspace": first })).await;
+    let key = server.caller(key.body["key"].as_str().unwrap());
+    let own = format!("/v1/workspaces/{first}");
+    for other in others {
+        for caller in [&ann, &key] {
+            let send = async |method, path: &str, body: Option<Value>| {
+                let mut request = caller.request(method, path).header("threadkeep-workspace", other);
+                if let Some(body) = body {
+                    request = request.header("content-type", "application/json").body(body.to_string());
+                }
+                ask(request).await
+            };
+            let shown = send(Method::GET, &own, None).await;
+            assert_eq!((shown.status, &shown.body["id"]), (200, &json!(first)), "{}", shown.text);
+            let renamed = send(Method::PATCH, &own, Some(json!({ "name": "First" }))).await;
+            assert_eq!((renamed.status, &renamed.body["id"]), (200, &json!(first)), "{}", renamed.text);
+            let members = format!("{own}/members");
+            let added = send(Method::POST, &members, Some(json!({ "user": "cat", "role": "member" }))).await;
+            expect(&added, 201, "");
+            assert_eq!(send(Method::GET, &members, None).await.body["data"].as_array().unwrap().len(), 2);
+            expect(&send(Method::DELETE, &format!("{members}/cat"), None).await, 204, "");
+        }
+        expect(&get(&key, &format!("/v1/workspaces/{other}")).await, 404, "not_found");
+    }
 }
 
 async fn members_come_change_and_go(backend: Backend) {
