@@ -22,16 +22,24 @@ const MAX_ROUNDS: usize = 40;
 const PIECE_CHARS: usize = 2000;
 
 pub struct Agent<'a> {
+    pub mind: Mind<'a>,
     pub service: &'a Service,
     pub room: &'a mut Room,
     pub emit: &'a Emitter,
     pub envelope: &'a Envelope,
     /// The files that came with the run.
     pub given: Vec<AssetFile>,
-    pub model: Model,
-    pub system: String,
     pub tools: Toolbox,
     pub plan: Plan,
+}
+
+/// What of an agent needs no room: the model, and what it is told.
+pub struct Mind<'a> {
+    pub service: &'a Service,
+    pub emit: &'a Emitter,
+    pub envelope: &'a Envelope,
+    pub model: Model,
+    pub system: String,
 }
 
 /// What the model says of one round goes out at once, or when the round is over.
@@ -44,28 +52,28 @@ enum Told {
 impl Agent<'_> {
     /// The final answer, when its files are handed in and its words are sent.
     pub async fn run(&mut self) -> Result<String, Failure> {
-        let mut thread = self.thread(&self.envelope.message.content);
+        let mut thread = self.mind.thread(&self.envelope.message.content);
         for round in 0..=MAX_ROUNDS {
             let tools = if round < MAX_ROUNDS { self.tools.specs(&self.plan) } else { Vec::new() };
             // Files come before the words that speak of them: where there are some, an answer that may be the last
             // is held back until it is known whether it is.
             let pending = round > 0 && self.has_results().await?;
             let told = if pending { Told::AtTheEnd } else { Told::AsItComes };
-            self.fit(&mut thread);
-            let said = self.ask_model(thread.clone(), tools, told).await?;
+            self.mind.fit(&mut thread);
+            let said = self.mind.ask_model(thread.clone(), tools, told).await?;
             if said.calls.is_empty() {
                 self.plan.finish(self.emit).await?;
                 let posted = round > 0 && self.hand_in().await?;
                 if pending {
-                    self.tell(&said.text).await?;
-                } else if posted && self.takes_deltas() {
+                    self.mind.tell(&said.text).await?;
+                } else if posted && self.envelope.takes_deltas() {
                     // Files that came up while it spoke stand below its words now: those are not to be said again.
                     return Ok(String::new());
                 }
                 return Ok(said.text);
             }
             if pending {
-                self.tell(&said.text).await?;
+                self.mind.tell(&said.text).await?;
             }
             let mut answers = Vec::new();
             for call in &said.calls {
@@ -76,24 +84,21 @@ impl Agent<'_> {
         }
         Err(Failure::new("tool_rounds_exhausted", format!("the model called tools for {MAX_ROUNDS} rounds")))
     }
+}
 
+impl Mind<'_> {
     /// Asks for a plan, which becomes steps that wait to be worked through.
-    pub async fn make_plan(&mut self, instructions: &str) -> Result<(), Failure> {
+    pub async fn plan(&self) -> Result<Plan, Failure> {
         let goal = &self.envelope.message.content;
         let step = self.emit.begin("plan", serde_json::json!({ "goal": goal })).await?;
         let mut thread = self.thread(&format!("plan {goal}"));
         self.fit(&mut thread);
-        let kept = std::mem::replace(&mut self.system, instructions.to_owned());
-        let said = self.ask_model(thread, Vec::new(), Told::Never).await;
-        self.system = kept;
-        match said {
+        match self.ask_model(thread, Vec::new(), Told::Never).await {
             Ok(said) => {
-                let plan = Plan::read(&said.text, goal);
+                let mut plan = Plan::read(&said.text, goal);
                 self.emit.succeed(step, plan.shown()).await?;
-                self.plan = plan;
-                self.plan.announce(self.emit).await?;
-                self.system.push_str(&self.plan.prompt());
-                Ok(())
+                plan.announce(self.emit).await?;
+                Ok(plan)
             }
             Err(Failure::Error { code, message }) => {
                 self.emit.fail(step, &message, serde_json::Value::Null).await?;
@@ -130,7 +135,7 @@ impl Agent<'_> {
     }
 
     async fn tell(&self, text: &str) -> Result<(), Closed> {
-        if !self.takes_deltas() {
+        if !self.envelope.takes_deltas() {
             return Ok(());
         }
         let chars: Vec<char> = text.chars().collect();
@@ -138,10 +143,6 @@ impl Agent<'_> {
             self.emit.delta(&piece.iter().collect::<String>()).await?;
         }
         Ok(())
-    }
-
-    fn takes_deltas(&self) -> bool {
-        self.envelope.accepts.iter().any(|kind| kind == "delta")
     }
 
     async fn ask_model(
@@ -153,7 +154,7 @@ impl Agent<'_> {
         let prompt = Prompt { system: self.system.clone(), messages };
         let ask = Ask { model: self.model.model.clone(), prompt, tools: tools.into(), ..Ask::default() };
         let mut stream = self.gateway()?.stream(ask);
-        let aloud = matches!(told, Told::AsItComes) && self.takes_deltas();
+        let aloud = matches!(told, Told::AsItComes) && self.envelope.takes_deltas();
         let mut said = Gathered::default();
         while let Some(batch) = stream.next().await {
             let mut text = String::new();

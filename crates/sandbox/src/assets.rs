@@ -2,6 +2,7 @@
 
 mod check;
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{Read as _, Seek as _};
 
@@ -93,8 +94,8 @@ fn read(
     parts: &mpsc::Sender<Part>,
 ) -> Result<usize, String> {
     zip.rewind().map_err(|error| error.to_string())?;
-    let (mut archive, entries) = check::check(zip, most)?;
-    let listed = |name: &str| manifest.iter().find(|file| file.name == name);
+    let (mut archive, entries) = check::check(zip, most, manifest.len())?;
+    let listed: HashMap<&str, &AssetFile> = manifest.iter().map(|file| (file.name.as_str(), file)).collect();
     let files: Vec<_> = entries.iter().filter(|entry| !entry.folder).collect();
     if !manifest.is_empty() && manifest.len() != files.len() {
         return Err(format!("it has {} files where {} were announced", files.len(), manifest.len()));
@@ -126,7 +127,7 @@ fn read(
             continue;
         }
         let hex: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-        match listed(&entry.name) {
+        match listed.get(entry.name.as_str()) {
             Some(file) if file.size == entry.size && file.sha256.eq_ignore_ascii_case(&hex) => {}
             Some(_) => return Err(format!("{:?} is not the file that was announced", entry.name)),
             None => return Err(format!("{:?} was not announced", entry.name)),

@@ -14,6 +14,10 @@ use tokio::sync::mpsc;
 /// How much of one text of a step's arguments is shown.
 const SHOWN_CHARS: usize = 4000;
 const SHOWN_DEPTH: usize = 16;
+/// What of a line is not its text.
+const FRAME_BYTES: usize = 128;
+/// A character takes no more in JSON.
+const CHAR_BYTES: usize = 6;
 
 /// Nobody reads any more: the run is over.
 #[derive(Debug)]
@@ -23,6 +27,8 @@ pub struct Closed;
 pub struct Emitter {
     lines: mpsc::Sender<Bytes>,
     clock: Arc<dyn Clock>,
+    /// What the other side takes as a line, at most.
+    line_bytes: usize,
     steps: Arc<AtomicU64>,
 }
 
@@ -34,13 +40,22 @@ pub struct Step {
 }
 
 impl Emitter {
-    pub fn new(lines: mpsc::Sender<Bytes>, clock: Arc<dyn Clock>) -> Self {
-        Self { lines, clock, steps: Arc::default() }
+    pub fn new(lines: mpsc::Sender<Bytes>, clock: Arc<dyn Clock>, line_bytes: u64) -> Self {
+        let line_bytes = usize::try_from(line_bytes).unwrap_or(usize::MAX);
+        Self { lines, clock, line_bytes, steps: Arc::default() }
     }
 
     async fn line(&self, mut line: Value) -> Result<(), Closed> {
         line["ts"] = json!(self.clock.now().as_millisecond());
-        let mut bytes = line.to_string().into_bytes();
+        let mut text = line.to_string();
+        let mut chars = SHOWN_CHARS;
+        // A line over the limit would end the run: less and less of it is shown until it fits.
+        while text.len() > self.line_bytes && chars > 0 {
+            shorten(&mut line, chars);
+            text = line.to_string();
+            chars /= 4;
+        }
+        let mut bytes = text.into_bytes();
         bytes.push(b'\n');
         self.lines.send(bytes.into()).await.map_err(|_| Closed)
     }
@@ -49,12 +64,31 @@ impl Emitter {
         self.line(json!({ "type": "log", "level": level, "message": keepable(message) })).await
     }
 
+    /// In as many lines as it takes.
     pub async fn delta(&self, text: &str) -> Result<(), Closed> {
-        self.line(json!({ "type": "delta", "text": keepable(text) })).await
+        let text = keepable(text);
+        let mut rest = text.as_str();
+        while !rest.is_empty() {
+            let end = rest.char_indices().nth(self.line_chars()).map_or(rest.len(), |(end, _)| end);
+            let (piece, after) = rest.split_at(end);
+            self.line(json!({ "type": "delta", "text": piece })).await?;
+            rest = after;
+        }
+        Ok(())
     }
 
-    pub async fn result(&self, message: &str) -> Result<(), Closed> {
-        self.line(json!({ "type": "result", "message": keepable(message) })).await
+    /// The answer. One that is too long for a line is empty if it was `told` as deltas, which stand then; else it is cut.
+    pub async fn result(&self, message: &str, told: bool) -> Result<(), Closed> {
+        let mut message = keepable(message);
+        if json!(message).to_string().len() + FRAME_BYTES > self.line_bytes {
+            message = if told { String::new() } else { cut(&message, self.line_chars()) };
+        }
+        self.line(json!({ "type": "result", "message": message })).await
+    }
+
+    /// As many characters fit a line, whichever they are.
+    fn line_chars(&self) -> usize {
+        (self.line_bytes.saturating_sub(FRAME_BYTES) / CHAR_BYTES).max(1)
     }
 
     pub async fn error(&self, code: &str, message: &str) -> Result<(), Closed> {
@@ -95,7 +129,18 @@ impl Emitter {
     }
 }
 
-/// The same value, of a size and depth that fits a line.
+/// What of a line can be shown in part, at most so many characters of each.
+fn shorten(line: &mut Value, chars: usize) {
+    for field in ["args", "result", "error", "message", "name"] {
+        let Some(value) = line.get_mut(field) else { continue };
+        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        if text.chars().count() > chars {
+            *value = json!(cut(&text, chars));
+        }
+    }
+}
+
+/// The same value, each of its texts of a size that can be shown, and of a depth that is taken.
 fn shown(value: Value, depth: usize) -> Value {
     match value {
         Value::String(text) => json!(cut(&keepable(&text), SHOWN_CHARS)),

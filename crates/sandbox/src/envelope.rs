@@ -29,6 +29,12 @@ pub struct Envelope {
     pub accepts: Vec<String>,
 }
 
+impl Envelope {
+    pub fn takes_deltas(&self) -> bool {
+        self.accepts.iter().any(|kind| kind == "delta")
+    }
+}
+
 #[derive(Debug, Deserialize)]
 pub struct Message {
     pub content: String,

@@ -40,6 +40,7 @@ async fn run(address: Option<&str>) -> Result<(), Box<dyn std::error::Error>> {
     limits.tool_timeout_seconds = number("TOOL_TIMEOUT_SECONDS", limits.tool_timeout_seconds);
     limits.sandbox_idle_seconds = number("SANDBOX_IDLE_SECONDS", limits.sandbox_idle_seconds);
     limits.run_timeout_seconds = number("RUN_TIMEOUT_SECONDS", limits.run_timeout_seconds);
+    limits.max_line_bytes = number("MAX_LINE_BYTES", limits.max_line_bytes);
     limits.max_file_bytes = number("MAX_FILE_BYTES", limits.max_file_bytes);
     limits.max_bag_bytes = number("MAX_BAG_BYTES", limits.max_bag_bytes);
     let layers = |name: &str| -> Vec<Layer> {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::agent_loop::Agent;
+use crate::agent_loop::{Agent, Mind};
 use crate::assets;
 use crate::emit::{Closed, Emitter};
 use crate::envelope::{self, Config, Envelope, TASK_FLOW};
@@ -49,7 +49,7 @@ impl Service {
             }
         };
         match ended {
-            Ok(message) => emit.result(&message).await,
+            Ok(message) => emit.result(&message, envelope.takes_deltas()).await,
             Err(Failure::Error { code, message }) => emit.error(code, &message).await,
             Err(Failure::Closed) => Err(Closed),
         }
@@ -60,12 +60,14 @@ impl Service {
             .isolation
             .as_ref()
             .map_err(|refused| Failure::new("sandbox_isolation", refused.to_string()))?;
-        let _place = self.place(emit).await?;
         let config = self.config(envelope).await.map_err(|why| {
             Failure::new("sandbox_config", format!("the run's configuration could not be fetched: {why}"))
         })?;
+        // A plan comes before all else that is seen of a run, and needs no room.
+        let plan = self.plan(envelope, &config, emit).await?;
+        let _place = self.place(emit).await?;
         let mut room = self.room(&isolation.kind).await?;
-        let ended = self.work(&mut room, envelope, config, emit).await;
+        let ended = self.work(&mut room, envelope, config, plan, emit).await;
         // The room is gone before anybody hears that the run is.
         room.close().await;
         ended
@@ -78,6 +80,15 @@ impl Service {
             self.nearer(&mut assets.url);
         }
         Ok(config)
+    }
+
+    /// The plan of a run that plans first; else an empty one.
+    async fn plan(&self, envelope: &Envelope, config: &Config, emit: &Emitter) -> Result<Plan, Failure> {
+        let Some(skill) = config.skills.iter().find(|skill| skill.name == TASK_FLOW) else {
+            return Ok(Plan::default());
+        };
+        let (model, system) = (config.model.clone(), skill.content.clone());
+        Mind { service: self, emit, envelope, model, system }.plan().await
     }
 
     /// Waits for a free place, and says so where it has to.
@@ -103,6 +114,7 @@ impl Service {
         room: &mut Room,
         envelope: &Envelope,
         mut config: Config,
+        plan: Plan,
         emit: &Emitter,
     ) -> Result<String, Failure> {
         let began = Instant::now();
@@ -111,21 +123,12 @@ impl Service {
         let skills = prompt::skills(room, config.skills).await?;
         emit.log("info", &format!("Loaded {} skills and {} recipes", skills.len(), tools.recipes())).await?;
         tracing::debug!(run = %envelope.session_id, ms = began.elapsed().as_millis() as u64, "a room is ready");
-        let planned = skills.iter().find(|skill| skill.name == TASK_FLOW).map(|skill| skill.content.clone());
-        let mut agent = Agent {
-            service: self,
-            room,
-            emit,
-            envelope,
-            given: unpacked,
-            model: config.model,
-            system: prompt::system(&skills),
-            tools,
-            plan: Plan::default(),
-        };
-        if let Some(instructions) = planned {
-            agent.make_plan(&instructions).await?;
+        let mut system = prompt::system(&skills);
+        if !plan.is_empty() {
+            system.push_str(&plan.prompt());
         }
+        let mind = Mind { service: self, emit, envelope, model: config.model, system };
+        let mut agent = Agent { mind, service: self, room, emit, envelope, given: unpacked, tools, plan };
         agent.run().await
     }
 

@@ -156,7 +156,7 @@ async fn stream_run(State(service): State<Arc<Service>>, request: Request) -> Re
     let task = Arc::clone(&service);
     service.tasks.spawn(async move {
         let closed = sender.clone();
-        let emitter = Emitter::new(sender, Arc::clone(&task.clock));
+        let emitter = Emitter::new(sender, Arc::clone(&task.clock), task.limits.max_line_bytes);
         tokio::select! {
             // The caller has gone: the run is dropped where it stands, and its room with it.
             () = closed.closed() => {}

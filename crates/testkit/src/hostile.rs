@@ -481,11 +481,14 @@ fn delta(_: u64) -> String {
 #[must_use]
 pub fn floods() -> Vec<Case> {
     let steps = |count| vec![ok(), Lines(count, step), text(RESULT)];
+    let after_result = |byte, count| vec![ok(), text(RESULT), text("\n"), Flood(byte, count)];
     cases(vec![
         ("a line of 1 GiB", vec![ok(), Flood(b'x', 1 << 30)], Protocol("1048576 bytes"), (0, 0, 0)),
         ("1 GiB of blank lines", vec![ok(), Flood(b'\n', 1 << 30)], Protocol("64 MiB"), (0, 0, 0)),
         // Short enough to stay under the limit on bytes: the steps beyond theirs are left out one by one.
         ("a million steps", steps(1_000_000), Result("done"), (10_001, 990_000, 0)),
         ("1 GiB of deltas", vec![ok(), Lines(1 << 20, delta)], Protocol("64 MiB"), (0, 0, 0)),
+        ("a result, then a line of 1 GiB", after_result(b'x', 1 << 30), Result("done"), (1, 0, 1)),
+        ("a result, then blank lines for ever", after_result(b'\n', u64::MAX), Result("done"), (1, 0, 0)),
     ])
 }

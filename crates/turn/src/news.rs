@@ -13,8 +13,8 @@ use crate::Turns;
 /// How long movements gather before they are told.
 const GATHER: Duration = Duration::from_millis(5);
 /// A node says again which runs it has readers of; interest that is not renewed ends.
-const REMIND: Duration = Duration::from_secs(30);
-pub(crate) const INTEREST: Duration = Duration::from_secs(90);
+const REMIND: Duration = Duration::from_secs(5);
+pub(crate) const INTEREST: Duration = Duration::from_secs(15);
 /// By when this node has heard of a reader that another one has.
 pub(crate) const HEARING: Duration = Duration::from_millis(100);
 

@@ -10,6 +10,7 @@ pub mod llm;
 pub mod mcp;
 mod ndjson;
 pub mod sandbox;
+mod silence;
 pub mod sse;
 pub mod trace;
 

@@ -80,6 +80,8 @@ pub(crate) enum Ending<'a> {
 pub(crate) struct Intake {
     splitter: LineSplitter,
     bytes: u64,
+    /// A limit was passed: nothing more is taken, whatever the outcome is.
+    over: bool,
     tally: Tally,
 }
 
@@ -99,7 +101,7 @@ struct Tally {
 impl Intake {
     pub(crate) fn new(max_line: usize, keeps: bool) -> Self {
         let tally = Tally { keeps, ..Tally::default() };
-        Self { splitter: LineSplitter::new(max_line), bytes: 0, tally }
+        Self { splitter: LineSplitter::new(max_line), bytes: 0, over: false, tally }
     }
 
     /// The outcome is known; more bytes would only be ignored.
@@ -107,20 +109,31 @@ impl Intake {
         self.tally.outcome.is_some()
     }
 
+    /// More bytes would not even be looked at.
+    pub(crate) fn is_over(&self) -> bool {
+        self.over || self.tally.has_failed()
+    }
+
     pub(crate) fn take(&mut self, chunk: &[u8], out: &mut Vec<Received>) {
-        if self.tally.has_failed() {
+        if self.is_over() {
             return;
         }
-        self.bytes += chunk.len() as u64;
-        self.splitter.push(chunk);
+        let room = usize::try_from(MAX_RUN_BYTES - self.bytes).unwrap_or(usize::MAX);
+        let taken = &chunk[..chunk.len().min(room)];
+        self.bytes += taken.len() as u64;
+        self.splitter.push(taken);
         loop {
             match self.splitter.next_line() {
                 Ok(Some(line)) => self.tally.line(line, out),
                 Ok(None) => break,
-                Err(too_long) => return self.tally.too_long(too_long),
+                Err(too_long) => {
+                    self.over = true;
+                    return self.tally.too_long(too_long);
+                }
             }
         }
-        if self.bytes > MAX_RUN_BYTES {
+        if taken.len() < chunk.len() {
+            self.over = true;
             let limit = MAX_RUN_BYTES / (1024 * 1024);
             self.tally.fail(format!("The sandbox sent more than {limit} MiB in one run. {USE_FILES}"));
         }
@@ -128,7 +141,7 @@ impl Intake {
 
     /// The body is over, or nobody reads on: the last line counts without its newline.
     pub(crate) fn end(&mut self, ending: Ending<'_>, out: &mut Vec<Received>) {
-        if !self.tally.has_failed() {
+        if !self.is_over() {
             match self.splitter.finish() {
                 Ok(Some(line)) => self.tally.line(line, out),
                 Ok(None) => {}
@@ -150,7 +163,7 @@ impl Tally {
     }
 
     fn too_long(&mut self, LineTooLong { max }: LineTooLong) {
-        if self.outcome.is_some() && !self.has_failed() && self.ignored == 0 {
+        if self.outcome.is_some() && !self.has_failed() {
             self.ignore(b"a line over the limit");
         }
         self.fail(format!("The sandbox sent a line of more than {max} bytes (MAX_LINE_BYTES). {USE_FILES}"));

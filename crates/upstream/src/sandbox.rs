@@ -1,7 +1,7 @@
 //! The client side of the sandbox protocol: one `POST {SANDBOX_URL}/stream` per run. In go the envelope
 //! and a cancellation token; out come batches of lines and exactly one outcome, within the time limits.
 
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::time::Duration;
 
 use domain::limits::Limits;
@@ -16,6 +16,7 @@ use uuid::Uuid;
 use crate::error::{UpstreamError, causes};
 use crate::ndjson::{Ending, Intake};
 pub use crate::ndjson::{FailureCode, MAX_REJECTED_IN_A_ROW, MAX_RUN_BYTES, MAX_STEPS, Outcome, Received};
+use crate::silence::Silence;
 use crate::trace::{self, Kind};
 
 /// From the call to the response's headers.
@@ -165,7 +166,7 @@ impl SandboxClient {
             state: State::Opening(Box::pin(opening)),
             cancel,
             idle: self.limits.idle,
-            heard: Instant::now(),
+            silence: Silence::begin(),
             intake: Intake::new(self.limits.line_bytes, envelope.execution_id.is_some()),
             decided: None,
             batch: Vec::new(),
@@ -186,8 +187,8 @@ pub struct LineStream {
     state: State,
     cancel: CancellationToken,
     idle: Duration,
-    /// When the last byte came, or the headers.
-    heard: Instant,
+    /// Since the last byte came, or the headers.
+    silence: Silence,
     intake: Intake,
     /// When its end was known.
     decided: Option<Instant>,
@@ -228,7 +229,7 @@ impl LineStream {
             match opening.await {
                 Ok(response) => {
                     self.state = State::Reading(response);
-                    self.heard = Instant::now();
+                    self.silence = Silence::begin();
                 }
                 Err(outcome) => {
                     self.state = State::Done;
@@ -240,17 +241,22 @@ impl LineStream {
         let mut read = 0;
         while let State::Reading(response) = &mut self.state {
             let chunk = if self.batch.is_empty() && !self.intake.is_decided() {
-                let left = self.idle.saturating_sub(self.heard.elapsed());
-                match timeout(left, response.chunk()).await {
-                    Ok(chunk) => chunk,
-                    Err(_) => return self.time_out(),
+                let heard = self.silence.within(self.idle, pin!(response.chunk())).await;
+                match heard {
+                    Some(chunk) => chunk,
+                    None => return self.time_out(),
                 }
             } else {
                 match if read < BATCH_BYTES { arrived(response).await } else { None } {
                     Some(chunk) => chunk,
                     None if self.intake.is_decided() => {
                         let since = self.decided.get_or_insert_with(Instant::now);
-                        match timeout(AFTER_END.saturating_sub(since.elapsed()), response.chunk()).await {
+                        let left = AFTER_END.saturating_sub(since.elapsed());
+                        // Asked with no time left, a sandbox that never pauses would still be heard.
+                        if left.is_zero() {
+                            return self.finish(Ending::Whole);
+                        }
+                        match timeout(left, response.chunk()).await {
                             Ok(chunk) => chunk,
                             Err(_) => return self.finish(Ending::Whole),
                         }
@@ -261,9 +267,12 @@ impl LineStream {
             match chunk {
                 Ok(Some(chunk)) if chunk.is_empty() => {}
                 Ok(Some(chunk)) => {
-                    self.heard = Instant::now();
+                    self.silence = Silence::begin();
                     read += chunk.len();
                     self.intake.take(&chunk, &mut self.batch);
+                    if self.intake.is_over() {
+                        return self.finish(Ending::Whole);
+                    }
                 }
                 Ok(None) => self.finish(Ending::Whole),
                 Err(error) => self.finish(Ending::Broken(&causes(error))),
@@ -318,7 +327,7 @@ async fn open(
     secrets: Vec<Secret>,
 ) -> Result<Response, Outcome> {
     let unreachable = |message| Outcome::Failed { code: FailureCode::Unreachable, message };
-    let sending = trace::span(
+    let sending = pin!(trace::span(
         || "sandbox POST /stream".into(),
         Kind::Client,
         request.send(),
@@ -327,17 +336,17 @@ async fn open(
             attributes.push(("http.response.status_code", trace::Value::Number(status.into())));
             !(200..300).contains(&status)
         },
-    );
-    let response = match timeout(limit, sending).await {
-        Err(_) => {
+    ));
+    let response = match Silence::begin().within(limit, sending).await {
+        None => {
             let span = seconds(limit);
             return Err(unreachable(format!("The sandbox did not answer within {span}. Is it running?")));
         }
-        Ok(Err(error)) => {
+        Some(Err(error)) => {
             let reason = causes(error);
             return Err(unreachable(format!("The sandbox could not be reached: {reason}.")));
         }
-        Ok(Ok(response)) => response,
+        Some(Ok(response)) => response,
     };
     let status = response.status();
     if status.is_success() {

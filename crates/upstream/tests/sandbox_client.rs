@@ -211,3 +211,36 @@ async fn an_abandoned_call_does_not_stop_the_clock() {
     let outcome = tokio::time::timeout(Duration::from_secs(20), end).await.unwrap();
     assert!(matches!(outcome, Outcome::Failed { code, .. } if code.as_str() == "sandbox_timeout"));
 }
+
+/// What a stopped machine does to us: nothing runs here for so long, while the other side goes on.
+fn paused(span: Duration) {
+    std::thread::sleep(span);
+}
+
+#[tokio::test]
+async fn a_pause_of_ours_is_no_silence_of_the_sandbox() {
+    let elsewhere =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    for before in [vec![ok(), log()], vec![ok()]] {
+        let told = Release::default();
+        let script = [before, vec![Action::WaitFor(told.clone()), log(), Action::Hang]].concat();
+        let sandbox = elsewhere.spawn(ScriptedSandbox::start(script.clone())).await.unwrap().unwrap();
+        let limits = SandboxLimits { idle: Duration::from_millis(300), ..WIDE };
+        let mut stream = client(&sandbox.url(), limits).stream(&envelope(), CancellationToken::new());
+        if script.len() == 5 {
+            assert!(matches!(stream.next().await.as_slice(), [Received::Line { .. }]));
+        }
+        let pause = async {
+            // Once what is waited for is the next line.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            told.open();
+            paused(Duration::from_secs(1));
+        };
+        let (batch, ()) = tokio::join!(stream.next(), pause);
+        assert!(matches!(batch.as_slice(), [Received::Line { .. }]), "{batch:?}");
+        let end = stream.next().await;
+        let [Received::End(Outcome::Failed { code, .. })] = end.as_slice() else { panic!("{end:?}") };
+        assert_eq!(code.as_str(), "sandbox_timeout", "of a silence that is one");
+    }
+    elsewhere.shutdown_background();
+}

@@ -8,6 +8,7 @@ use std::io::{Read as _, Seek as _, SeekFrom};
 use unicode_normalization::UnicodeNormalization as _;
 use zip::ZipArchive;
 
+/// Of an archive of which nothing was announced, or less than that.
 const MAX_ENTRIES: usize = 10_000;
 const MAX_RATIO: u64 = 100;
 /// Smaller files may be as dense as they like.
@@ -22,11 +23,13 @@ pub struct Entry {
     pub folder: bool,
 }
 
-/// The archive and its entries, or why it is refused. `most` bounds the sum of all files.
-pub fn check(mut file: File, most: u64) -> Result<(ZipArchive<File>, Vec<Entry>), String> {
+/// The archive and its entries, or why it is refused. `most` bounds the sum of all files; there may be as many as the
+/// manifest `listed`.
+pub fn check(mut file: File, most: u64, listed: usize) -> Result<(ZipArchive<File>, Vec<Entry>), String> {
     let announced = announced(&mut file)?;
-    if announced > MAX_ENTRIES as u64 {
-        return Err(format!("it has {announced} entries, more than {MAX_ENTRIES}"));
+    let most_entries = MAX_ENTRIES.max(listed);
+    if announced > most_entries as u64 {
+        return Err(format!("it has {announced} entries, more than {most_entries}"));
     }
     let mut raw = file.try_clone().map_err(|error| error.to_string())?;
     let mut archive = ZipArchive::new(file).map_err(|error| error.to_string())?;

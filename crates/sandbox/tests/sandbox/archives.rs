@@ -157,6 +157,20 @@ async fn what_was_not_announced_is_refused() {
 }
 
 #[tokio::test]
+async fn as_many_files_as_were_announced_are_taken() {
+    let world = World::new().await;
+    let names: Vec<String> = (0..10_001).map(|number| format!("f{number}")).collect();
+    let files: Vec<(&str, &[u8])> = names.iter().map(|name| (name.as_str(), b"x".as_slice())).collect();
+    {
+        let mut told = world.told.lock();
+        told.zip = Some(zipped(&files));
+        told.files = manifest(&files);
+    }
+    let lines = world.run("run ls | grep -c ^f").await;
+    assert_eq!(lines.output(), "10001\n", "{:#?}", lines.last());
+}
+
+#[tokio::test]
 async fn an_ordinary_archive_is_taken_whole() {
     let world = World::new().await;
     let text = "line\n".repeat(400_000);

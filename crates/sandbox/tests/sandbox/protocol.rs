@@ -203,7 +203,12 @@ async fn recipes_and_skills_reach_the_model_and_run() {
 #[tokio::test]
 async fn a_task_flow_emits_its_plan_as_steps_first() {
     let world = World::new().await;
-    world.told.lock().skills = json!([{ "name": "task_flow", "content": "Answer with a numbered list." }]);
+    {
+        let mut told = world.told.lock();
+        told.skills = json!([{ "name": "task_flow", "content": "Answer with a numbered list." }]);
+        let files: &[(&str, &[u8])] = &[("a.txt", b"a")];
+        (told.zip, told.files) = (Some(zipped(files)), manifest(files));
+    }
     let lines = world.run("run echo work\nthen call complete_step {\"number\":2}").await;
     let names: Vec<_> = lines
         .of("step")
@@ -215,6 +220,8 @@ async fn a_task_flow_emits_its_plan_as_steps_first() {
         "Look. running",
         "Do. running",
         "Check. running",
+        "unpack files running",
+        "unpack files succeeded",
         "shell running",
         "shell succeeded",
         "complete_step running",
@@ -240,11 +247,50 @@ async fn a_model_that_fails_ends_the_run_with_its_words() {
 #[tokio::test]
 async fn runs_beyond_the_places_wait_and_say_so() {
     let world = World::with(None, &[("THREADKEEP_SANDBOX_CONCURRENCY", "1")]).await;
-    let (first, second) = tokio::join!(world.run("run sleep 0.5"), world.run("run sleep 0.5"));
-    let waited = |lines: &crate::world::Lines| lines.ended("wait for a free place").len();
-    assert_eq!(waited(&first) + waited(&second), 1, "{first:#?} {second:#?}");
-    assert_eq!(first.last()["type"], "result");
-    assert_eq!(second.last()["type"], "result");
+    for skills in [json!([]), json!([{ "name": "task_flow", "content": "Answer with a numbered list." }])] {
+        world.told.lock().skills = skills.clone();
+        let (first, second) = tokio::join!(world.run("run sleep 0.5"), world.run("run sleep 0.5"));
+        let waited = |lines: &crate::world::Lines| lines.ended("wait for a free place").len();
+        assert_eq!(waited(&first) + waited(&second), 1, "{first:#?} {second:#?}");
+        for lines in [first, second] {
+            assert_eq!(lines.last()["type"], "result");
+            let begins = lines.of("step").next().unwrap()["name"].clone();
+            assert!(skills == json!([]) || begins == "plan", "{lines:#?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn no_line_is_longer_than_the_server_takes() {
+    const LINE: usize = 20_000;
+    let world = World::with(None, &[("THREADKEEP_MAX_LINE_BYTES", &LINE.to_string())]).await;
+    let junk: Vec<String> = (0..100).map(|n| format!("{n}: {}", "\"x\u{1}\u{1f9f5}".repeat(200))).collect();
+    let shell = json!({ "command": "echo done", "junk": junk });
+    let answer = format!("say {}", "\"ü\u{2}\u{1f9f5}".repeat(20_000));
+    let name = "n".repeat(30_000);
+    for accepts in [json!(["delta"]), json!([])] {
+        let (run, mut envelope) =
+            world.envelope(&format!("call shell {shell}\nthen call {name} {{}}\nthen {answer}"));
+        envelope["accepts"] = accepts.clone();
+        let body = world.post(&envelope).await.text().await.unwrap();
+        let longest = body.lines().map(str::len).max();
+        assert!(longest <= Some(LINE), "{longest:?}");
+        let lines = crate::world::Lines::read(run, &body);
+        let begun = lines.of("step").find(|step| step["name"] == "shell").unwrap();
+        let shown = begun["args"].as_str().unwrap();
+        assert!(shown.contains("echo done") && shown.contains("[… cut: "), "{begun}");
+        assert_eq!(lines.step("shell")["result"], "done\n");
+        let last = lines.last();
+        let message = last["message"].as_str().unwrap();
+        assert_eq!(last["type"], "result");
+        if accepts == json!([]) {
+            let kept = message.split("\n[… cut: ").next().unwrap();
+            assert!(kept.len() > LINE / 6 && answer.starts_with(kept), "{last}");
+        } else {
+            assert_eq!(message, "");
+            assert!(lines.deltas().ends_with(&answer));
+        }
+    }
 }
 
 #[tokio::test]

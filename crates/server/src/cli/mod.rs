@@ -24,6 +24,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Result, bail};
 use clap::{Arg, ArgMatches, Command};
 use domain::scope::{Role, Scope};
+use nix::sys::signal::Signal;
 use nix::sys::stat::{Mode, umask};
 use store::Store;
 use tokio::signal::unix::{SignalKind, signal};
@@ -120,6 +121,14 @@ async fn told_to_stop() -> Result<()> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} }
+    Ok(())
+}
+
+/// A write over the limit on file sizes (`ulimit -f`, systemd's `LimitFSIZE`) is an error from here on; unheard, its
+/// signal ends the process. What this process starts has the signal as it was made: `exec` forgets who listens.
+fn outlive_file_limit() -> Result<()> {
+    // The listener may go: who has listened once is not ended any more.
+    drop(signal(SignalKind::from_raw(Signal::SIGXFSZ as i32))?);
     Ok(())
 }
 

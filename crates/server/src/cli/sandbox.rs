@@ -11,7 +11,7 @@ use nix::unistd::getppid;
 use sandbox::Sandbox;
 use tokio::net::TcpListener;
 
-use super::{say, told_to_stop};
+use super::{outlive_file_limit, say, told_to_stop};
 use crate::config::{Config, flags};
 use crate::observe;
 use crate::sandbox_child::{CHILD, SERVER_ADDRESSES, options};
@@ -30,6 +30,7 @@ pub(super) fn command() -> Command {
 }
 
 pub(super) async fn run(config: Config, matches: ArgMatches) -> Result<ExitCode> {
+    outlive_file_limit()?;
     observe::start_logging(config.log_format)?;
     let parent = matches.get_one::<i32>(CHILD).copied();
     let child = parent.is_some();

@@ -11,7 +11,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::task::TaskTracker;
 
-use super::say;
+use super::{outlive_file_limit, say};
 use crate::config::{Config, GOOD_SECRET_BYTES, flags};
 use crate::sandbox_child::SandboxChild;
 use crate::{Server, boot, observe};
@@ -24,6 +24,7 @@ pub(super) fn command() -> Command {
 }
 
 pub(super) async fn run(mut config: Config) -> Result<ExitCode> {
+    outlive_file_limit()?;
     observe::start_logging(config.log_format)?;
     for setting in config.short_secrets() {
         tracing::warn!(

@@ -243,17 +243,28 @@ pub struct Metered {
     pub usage: Usage,
 }
 
-impl Drop for Metered {
-    fn drop(&mut self) {
-        let (app, payer, usage) = (self.app.clone(), self.payer.clone(), self.usage);
-        if usage == Usage::default() {
-            return;
+impl Metered {
+    /// Writes down what has been used until now. Done before the answer's end is told: whoever has that may end the run,
+    /// on another node too, and the run's end counts what is written.
+    pub async fn count(&mut self) {
+        if let Some(counting) = self.counting() {
+            // In a task of its own: a client that leaves meanwhile has used it all the same.
+            let _ = self.app.tasks.spawn(counting).await;
         }
+    }
+
+    /// The writing of what was not written yet.
+    fn counting(&mut self) -> Option<impl Future<Output = ()> + Send + 'static + use<>> {
+        let usage = std::mem::take(&mut self.usage);
+        if usage == Usage::default() {
+            return None;
+        }
+        let (app, payer) = (self.app.clone(), self.payer.clone());
         let (now, call) = (app.clock.now(), app.clock.new_id());
         if let Some(held) = &payer.run {
             app.turns.note_usage(held.lease.run, usage);
         }
-        self.app.tasks.spawn(async move {
+        Some(async move {
             let counted = match &payer.run {
                 Some(held) => app.store.count_usage(held, usage, None, now).await,
                 None => app.store.count_call(&payer.scope, call, usage, now).await,
@@ -266,7 +277,15 @@ impl Drop for Metered {
             if let Err(error) = counted {
                 tracing::warn!(%error, "what a call of a model used could not be counted");
             }
-        });
+        })
+    }
+}
+
+impl Drop for Metered {
+    fn drop(&mut self) {
+        if let Some(counting) = self.counting() {
+            self.app.tasks.spawn(counting);
+        }
     }
 }
 

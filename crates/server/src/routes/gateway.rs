@@ -111,7 +111,7 @@ impl Telling {
             let Ok(batch) = timeout_at(silent_until, self.batch()).await else {
                 return Some(Bytes::from_static(ALIVE));
             };
-            let out = self.write(&batch?);
+            let out = self.write(&batch?).await;
             if !out.is_empty() {
                 return Some(out.into());
             }
@@ -131,13 +131,16 @@ impl Telling {
         }
     }
 
-    fn write(&mut self, batch: &[ModelEvent]) -> Vec<u8> {
+    async fn write(&mut self, batch: &[ModelEvent]) -> Vec<u8> {
         let mut out = Vec::new();
         for event in batch {
             if let ModelEvent::Usage(usage) = event {
                 self.metered.usage = *usage;
             }
             self.writer.event(event, &mut out);
+        }
+        if let Some(ModelEvent::End(_)) = batch.last() {
+            self.metered.count().await;
         }
         out
     }
@@ -182,7 +185,7 @@ async fn answer(
         if let (Some(Err(fault)), true) = (&end, begun.is_empty() || !asked.stream) {
             return Err(fault.clone().into());
         }
-        begun.extend(telling.write(&batch));
+        begun.extend(telling.write(&batch).await);
         match end {
             _ if asked.stream && !begun.is_empty() => return Ok(streamed(telling, begun)),
             Some(_) => return Ok(axum::Json(telling.writer.whole()).into_response()),

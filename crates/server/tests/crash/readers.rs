@@ -9,6 +9,9 @@ use crate::client::{new_id, turn};
 use crate::house::{SETTLED, accepted, delta};
 use crate::nodes::{nodes, status};
 
+/// By when a node that died with its readers is missed.
+const MISSED: Duration = Duration::from_secs(15);
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_stops_takes_no_run_of_another_along() {
     let gate = Release::default();
@@ -52,4 +55,26 @@ async fn a_run_that_was_queued_ends_with_its_last_reader() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     assert_eq!(nodes.on_a.run(&second.run).await["status"], "cancelled");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_ends_with_the_node_of_its_only_reader() {
+    let script = vec![accepted(), delta("a"), Action::WaitFor(Release::default())];
+    let Some(mut nodes) = nodes(script).await else { return };
+    let mut body = turn(None, "hello");
+    body["on_disconnect"] = "cancel".into();
+    let (run, stream) = nodes.on_a.start(&new_id(), &body).await.expect("a turn");
+    let mut there = nodes.on_b.follow(&run.run, 0).await;
+    there.until(2).await;
+    drop(stream);
+    // The reader of the other node says now and then that it is there.
+    tokio::time::sleep(MISSED).await;
+    assert_eq!(nodes.on_a.run(&run.run).await["status"], "running");
+    nodes.b.kill9().await.expect("killed");
+    let died = Instant::now();
+    while nodes.on_a.run(&run.run).await["status"] == "running" {
+        assert!(died.elapsed() < MISSED + SETTLED, "nobody missed it");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(nodes.on_a.run(&run.run).await["status"], "cancelled");
 }

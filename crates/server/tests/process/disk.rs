@@ -8,6 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use serde_json::json;
 use tempfile::TempDir;
 use testkit::process::ServerProcess;
@@ -215,4 +216,48 @@ async fn a_start_on_a_full_or_read_only_disk_says_so_in_one_sentence() {
         assert_eq!(ran.stderr.lines().count(), 1, "{ran:?}");
         assert!(ran.stderr.contains("THREADKEEP_DATA") && !ran.stderr.contains("panicked"), "{ran:?}");
     }
+}
+
+/// How large a file of this process may become (`ulimit -f`); no process but ours is limited by it.
+fn limit_files(server: &ServerProcess, bytes: Option<u64>) {
+    let pid = server.pid().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
+    let limit = Rlimit { current: bytes, maximum: None };
+    prlimit(pid, Resource::Fsize, limit).expect("a limit");
+}
+
+#[tokio::test]
+async fn a_limit_on_file_sizes_is_a_full_disk_and_not_the_end() {
+    let house = House::sqlite();
+    let mut server = house.serve().await;
+    let caller = house.caller(&server);
+    let made = caller.create(json!({ "title": "a before" })).await;
+    let files = format!("{CONVERSATIONS}/{}/files", made.body["data"]["id"].as_str().expect("an id"));
+    let large = "x".repeat(12 << 20);
+    let mut kept = vec!["a before".to_owned()];
+    for round in ["b", "c"] {
+        limit_files(&server, Some(8 << 20));
+        let refused = caller.upload(&files, "large.txt", &large).await;
+        assert!(refused.contains("storage_full"), "{refused}: {}", server.output());
+        let stored = caller.upload(&files, &format!("{round}.txt"), "small").await;
+        assert!(stored.contains("\"sha256\""), "{stored}");
+        // What the database has by now is more than its log may have on top of it.
+        limit_files(&server, Some(2 << 20));
+        let (more, refusal) = write_until_full(&caller, round).await;
+        kept.extend(more);
+        kept.sort();
+        assert_eq!(refusal.status, 503, "{}", refusal.text);
+        assert!(!refusal.header("retry-after").is_empty(), "{:?}", refusal.headers);
+        assert_eq!(titles(&caller).await, kept, "nothing of the refused write is there");
+        limit_files(&server, None);
+        let title = format!("{round} then");
+        assert_eq!(caller.create(json!({ "title": title })).await.status, 201, "{}", server.output());
+        kept.push(title);
+    }
+    let stored = caller.upload(&files, "large.txt", &large).await;
+    assert!(stored.contains("\"sha256\""), "{stored}");
+    server.kill9().await.expect("killed");
+    let mut server = house.serve().await;
+    kept.sort();
+    assert_eq!(titles(&house.caller(&server)).await, kept);
+    stop_well(&mut server, Signal::SIGTERM).await;
 }

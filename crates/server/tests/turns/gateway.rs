@@ -272,34 +272,34 @@ async fn a_run_has_a_token_of_its_own_and_what_it_uses_is_counted(backend: Backe
     let call = |path: &str, header: &str, token: &str| {
         client.post(format!("{base}/{path}")).header(header, token).json(&body)
     };
+    let mut streamed = body.clone();
+    streamed["stream"] = true.into();
+    let mut used = 0;
     for (path, header, token) in [
         ("chat/completions", "authorization", format!("Bearer {token}")),
         ("messages", "x-api-key", token.to_owned()),
         ("messages", "authorization", format!("Bearer {token}")),
     ] {
-        let answer = ask(call(path, header, &token)).await;
-        assert_eq!(answer.status, 200, "{path} {header}: {}", answer.text);
+        for body in [&body, &streamed] {
+            let answer = ask(call(path, header, &token).json(body)).await;
+            assert_eq!(answer.status, 200, "{path} {header}: {}", answer.text);
+            // By the time that the answer is there: its run may end now.
+            used += 10;
+            assert_eq!(world.run(&run).await["usage"]["total_tokens"], used, "{path} {header}");
+        }
     }
     // It opens nothing else, and no other token opens this.
     let elsewhere = client.get(format!("{base}/chat-conversations")).bearer_auth(token);
     assert_eq!(ask(elsewhere).await.status, 401);
     let wrong = envelope["config_token"].as_str().unwrap();
     assert_eq!(ask(call("messages", "x-api-key", wrong)).await.status, 401);
-    // Counted as they come.
-    loop {
-        let shown = world.run(&run).await;
-        if shown["usage"]["total_tokens"] == 30 {
-            break;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-    }
     gate.open();
     running.rest().await;
     let shown = world.conversation(&conversation).await;
-    assert_eq!(shown["total_tokens"], 30);
+    assert_eq!(shown["total_tokens"], 60);
     let answer = &shown["messages"][1];
-    assert_eq!(answer["tokenCount"], 9, "{answer}");
-    assert_eq!(answer["metadata"]["usage"], json!({ "input_tokens": 21, "output_tokens": 9 }));
+    assert_eq!(answer["tokenCount"], 18, "{answer}");
+    assert_eq!(answer["metadata"]["usage"], json!({ "input_tokens": 42, "output_tokens": 18 }));
     let over = ask(call("chat/completions", "authorization", &format!("Bearer {token}"))).await;
     assert_eq!((over.status, &over.body["error"]["type"]), (401, &json!("authentication_error")));
     Some(())

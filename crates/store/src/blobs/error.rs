@@ -5,7 +5,7 @@ use std::io;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BlobError {
-    /// No space is left, or the quota is used up.
+    /// No space is left, the quota is used up, or a file may not be larger.
     #[error("no space is left for files: {0}")]
     Full(String),
     #[error("there are no such bytes")]
@@ -25,7 +25,7 @@ impl BlobError {
         use io::ErrorKind;
         let text = format!("{doing}: {error}");
         match error.kind() {
-            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Self::Full(text),
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => Self::Full(text),
             ErrorKind::InvalidFilename | ErrorKind::IsADirectory | ErrorKind::NotADirectory => {
                 Self::Internal(text)
             }

@@ -53,13 +53,27 @@ impl Branches for SqliteStore {
     }
 }
 
+/// So many segments are a condition of their own each. SQLite takes no expression that is 1000 deep.
+const MAX_CONDITIONS: usize = 100;
+
 /// The segments of a thread, its own branch first: messages of `branch` with `seq <= through`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Lineage(Vec<(i64, i64)>);
 
 impl Lineage {
-    /// The condition on `branch` and `seq` that a message of the thread meets.
+    /// The condition that a message of the thread meets, where `?1` is the workspace and `?2` the conversation.
     pub(super) fn sql(&self) -> String {
+        if self.0.len() > MAX_CONDITIONS {
+            let segments: Vec<String> =
+                self.0.iter().map(|(branch, through)| format!("({branch}, {through})")).collect();
+            // In this order, each segment is a walk of the messages' own index.
+            return format!(
+                "pk IN (WITH line(branch, through) AS (VALUES {}) SELECT m.pk FROM line CROSS JOIN messages m \
+                 WHERE m.workspace_id = ?1 AND m.conversation_id = ?2 AND m.branch = line.branch \
+                 AND m.seq <= line.through)",
+                segments.join(", ")
+            );
+        }
         let segments: Vec<String> = self
             .0
             .iter()
@@ -73,17 +87,23 @@ impl Lineage {
 }
 
 pub(super) fn lineage(db: &Connection, scope: &Scope, conversation: Uuid, branch: i64) -> Result<Lineage> {
-    let mut segments = vec![(branch, i64::MAX)];
     let mut statement = db.prepare_cached(
         "SELECT parent, fork_seq FROM branches WHERE workspace_id = ?1 AND conversation_id = ?2 AND branch = ?3",
     )?;
-    while let Some((branch, through)) = segments.last().copied().filter(|(branch, _)| *branch != 0) {
+    let mut segments = Vec::new();
+    let (mut branch, mut through) = (branch, i64::MAX);
+    while branch != 0 {
         let (parent, fork_seq): (i64, i64) = statement
             .query_row(params![scope.workspace, conversation, branch], |row| {
                 Ok((row.get(0)?, row.get(1)?))
             })?;
-        segments.push((parent, through.min(fork_seq)));
+        // Of an edit that was edited nothing may be left: its own messages begin after its fork.
+        if through > fork_seq {
+            segments.push((branch, through));
+        }
+        (branch, through) = (parent, through.min(fork_seq));
     }
+    segments.push((0, through));
     Ok(Lineage(segments))
 }
 

@@ -16,6 +16,8 @@ on_both!(
     a_fork_is_a_conversation_of_its_own,
     a_fork_of_an_edit_starts_with_the_edit,
     an_answer_to_a_branch_that_is_not_current_leaves_the_count,
+    a_thread_goes_on_after_many_edits_in_one_place,
+    a_thread_goes_on_after_many_edits_one_behind_the_other,
 );
 
 async fn an_edit_makes_a_branch_in_the_place_of_the_message(store: TestStore) {
@@ -213,4 +215,49 @@ async fn an_answer_to_a_branch_that_is_not_current_leaves_the_count(store: TestS
     assert_eq!(store.thread(&ann, id, None).await.conversation.message_count, 4);
     assert_eq!(store.texts(&ann, id, None).await, ["one", "1", "two", "2"]);
     assert_eq!(store.texts(&ann, id, Some(side)).await, ["eins", "i"]);
+}
+
+const EDITS: i64 = 1500;
+
+/// A thread of many branches, each made by an edit of the one before: branch `n` stands after message `after`, and has
+/// a message of its own if `own`, both as SQL. It takes turns, and is read and copied.
+async fn goes_on(store: TestStore, after: &str, own: &str) {
+    let ann = store.workspace("ann").await;
+    let id = store.answered(&ann, turn(None, "q"), "a").await.conversation.unwrap();
+    let columns = "role, text, content, file_attachments, sources, token_count, metadata, created_at";
+    let series = format!(
+        "WITH RECURSIVE series(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM series WHERE n < {EDITS})"
+    );
+    let statements = |new_id: &str| {
+        format!(
+            "INSERT INTO branches (workspace_id, conversation_id, branch, id, parent, fork_seq, created_at) \
+             {series} SELECT workspace_id, id, n, {new_id}, n - 1, {after}, created_at \
+             FROM chat_conversations, series; \
+             INSERT INTO messages (workspace_id, conversation_id, branch, seq, id, {columns}) \
+             {series} SELECT workspace_id, conversation_id, n, {after} + 1, {new_id}, {columns} \
+             FROM messages, series WHERE seq = 2 AND {own}; \
+             UPDATE chat_conversations SET current_branch = {EDITS};"
+        )
+    };
+    store.behind(&statements("randomblob(16)"), &statements("gen_random_uuid()")).await;
+    let before = store.texts(&ann, id, None).await;
+    let next = store.answered(&ann, turn(Some(id), "next"), "n").await;
+    let edit = StartTurn { replace: next.message, ..turn(Some(id), "again") };
+    store.answered(&ann, edit, "g").await;
+    let now = store.texts(&ann, id, None).await;
+    assert_eq!(now, [before, vec!["again".to_owned(), "g".to_owned()]].concat());
+    let window = Some(Window::Newest { limit: 3 });
+    let read = store.get_thread(&ann, id, window.into()).await.unwrap();
+    assert_eq!((read.messages.len(), read.has_before), (3, true));
+    let fork = bare_fork(store.new_id(), store.write().now);
+    store.fork_conversation(&ann, id, read.messages[2].id, &fork).await.unwrap();
+    assert_eq!(store.texts(&ann, fork.id, None).await, now);
+}
+
+async fn a_thread_goes_on_after_many_edits_in_one_place(store: TestStore) {
+    goes_on(store, "1", "n = 1500").await;
+}
+
+async fn a_thread_goes_on_after_many_edits_one_behind_the_other(store: TestStore) {
+    goes_on(store, "n + 1", "n > 0").await;
 }

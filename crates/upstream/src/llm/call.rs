@@ -1,6 +1,7 @@
 //! One call of a provider over HTTP: sent, sent again where that is allowed, read within the time limits. Whatever
 //! the other side does, the events end with exactly one `End`, and no secret is in its words.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,12 +11,12 @@ use futures_util::stream;
 use reqwest::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderMap, RETRY_AFTER};
 use reqwest::{Response, StatusCode, Url};
 use serde_json::Value;
-use tokio::time::{Instant, timeout};
 
 use super::halves::Halves;
 use super::{ModelLimits, ModelStream};
 use crate::error::causes;
 use crate::sandbox::{arrived, beginning, excerpt, without_head};
+use crate::silence::Silence;
 use crate::sse::{SseEvent, SseReader};
 use crate::trace::{self, Kind};
 
@@ -64,7 +65,7 @@ pub(super) fn stream(request: Request) -> ModelStream {
         parser,
         held: Vec::new(),
         read: 0,
-        since: Instant::now(),
+        silence: Silence::begin(),
         spoke: false,
     };
     Box::pin(stream::unfold(call, |mut call| async move {
@@ -89,8 +90,8 @@ struct Call {
     /// The provider's own words before the first that counts: another try begins anew.
     held: Vec<ModelEvent>,
     read: usize,
-    /// When the call was sent; after the first word, when the last byte came.
-    since: Instant,
+    /// Since the call was sent; after the first word, since the last byte came.
+    silence: Silence,
     /// Something of the answer was handed out: from here on nothing is tried again.
     spoke: bool,
 }
@@ -122,7 +123,7 @@ impl Call {
     }
 
     async fn send(&mut self) -> Result<(), Failed> {
-        self.since = Instant::now();
+        self.silence = Silence::begin();
         let Request { client, url, headers, body, .. } = &self.request;
         let sending = client
             .post(url.clone())
@@ -133,7 +134,7 @@ impl Call {
             .body(body.clone())
             .send();
         let provider = self.request.provider;
-        let sending = trace::span(
+        let sending = pin!(trace::span(
             || format!("model {provider}"),
             Kind::Client,
             sending,
@@ -142,15 +143,15 @@ impl Call {
                 attributes.push(("http.response.status_code", trace::Value::Number(status.into())));
                 !(200..300).contains(&status)
             },
-        );
-        let response = match timeout(self.request.limits.first_token, sending).await {
-            Err(_) => return Err(self.timed_out()),
-            Ok(Err(error)) => {
+        ));
+        let response = match self.silence.within(self.request.limits.first_token, sending).await {
+            None => return Err(self.timed_out()),
+            Some(Err(error)) => {
                 let message = format!("{provider} could not be reached: {}.", causes(error));
                 let fault = ModelFault::new(ModelFaultKind::Unreachable, self.clean(&message));
                 return Err(Failed { fault, again: true });
             }
-            Ok(Ok(response)) => response,
+            Some(Ok(response)) => response,
         };
         if !response.status().is_success() {
             return Err(self.refused(response).await);
@@ -170,9 +171,10 @@ impl Call {
             let limit = if self.spoke { limits.idle } else { limits.first_token };
             let State::Reading(response, _) = &mut self.state else { return Ok(()) };
             let chunk = if out.is_empty() {
-                match timeout(limit.saturating_sub(self.since.elapsed()), response.chunk()).await {
-                    Ok(chunk) => chunk,
-                    Err(_) => return self.end(out, Self::timed_out),
+                let heard = self.silence.within(limit, pin!(response.chunk())).await;
+                match heard {
+                    Some(chunk) => chunk,
+                    None => return self.end(out, Self::timed_out),
                 }
             } else {
                 match if batch < BATCH_BYTES { arrived(response).await } else { None } {
@@ -204,7 +206,7 @@ impl Call {
             }
             if self.spoke || out.iter().any(is_word) {
                 self.spoke = true;
-                self.since = Instant::now();
+                self.silence = Silence::begin();
             }
         }
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use domain::model::{Call, Finish, ModelEvent, ModelFaultKind};
 use domain::run::Usage;
-use testkit::sandbox::{Action, ScriptedSandbox};
+use testkit::sandbox::{Action, Release, ScriptedSandbox};
 use upstream::llm::ModelLimits;
 
 use crate::vendor::{KEY, VENDORS, Vendor, WIDE, body, body_bytes, head, listen, play, refusal};
@@ -294,4 +294,33 @@ async fn the_indexes_of_calls_are_their_places_among_each_other() {
         .filter_map(|event| if let ModelEvent::Call(part) = event { Some(part.index) } else { None })
         .collect();
     assert_eq!(indexes, [0, 0, 1, 1]);
+}
+
+#[tokio::test]
+async fn a_pause_of_ours_is_no_silence_of_the_provider() {
+    let elsewhere =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    for vendor in VENDORS {
+        let (hello, spoken) = (vendor.hello(), vendor.spoken());
+        for (before, after) in [
+            (vec![], body(&hello)),
+            (vec![head()], vec![Action::Bytes(hello.clone().into())]),
+            (body(&spoken), vec![Action::Bytes(hello[spoken.len()..].into())]),
+        ] {
+            let told = Release::default();
+            let script = [before, vec![Action::WaitFor(told.clone())], after].concat();
+            let server = elsewhere.spawn(ScriptedSandbox::start(script)).await.unwrap().unwrap();
+            let span = Duration::from_millis(300);
+            let model = vendor.model(&server.url(), ModelLimits { first_token: span, idle: span, ..WIDE });
+            let pause = async {
+                tokio::time::sleep(span / 3).await;
+                told.open();
+                // Nothing runs here for so long, as on a machine that is stopped, while the other side goes on.
+                std::thread::sleep(span * 3);
+            };
+            let ((got, _), ()) = tokio::join!(listen(&*model), pause);
+            assert_eq!((got.text.as_str(), got.end), ("Hello wörld", Some(Ok(Finish::Stop))), "{vendor:?}");
+        }
+    }
+    elsewhere.shutdown_background();
 }
