@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::open::client_id;
-use super::{Asked, Decided, FilePart, Incoming, Options, Said, Want, member, name};
+use super::{Asked, Decided, FilePart, Incoming, Last, Options, Said, Want, member, name};
 use crate::problem::Problem;
 
 /// Where the metadata of a brought message hold what its client had beside the blocks, and an echo what it called the
@@ -38,8 +38,10 @@ pub fn read(body: &Value) -> Result<Input, Problem> {
         _ => return Err(Problem::invalid_value("/messages", "messages must be a list.")),
     };
     let decided = decisions(&body["resume"])?;
-    let (before, want) =
-        if decided.is_empty() { said(messages)? } else { (Vec::new(), Want::Decide(decided)) };
+    let (before, want) = match decided.is_empty() {
+        true => said(messages)?,
+        false => (Vec::new(), Want::Decide { decided, last: last_of_user(messages)? }),
+    };
     let conversation = Some(thread.clone());
     let echo = run.as_ref().map(|run| json!({ OWN: { "run": run } }));
     Ok(Input { thread, run, asked: Asked { conversation, before, want, options, echo, ..Asked::default() } })
@@ -82,10 +84,19 @@ fn decision(entry: &Value, at: &str) -> Result<Decided, Problem> {
     Ok(Decided { approval, approve, reason, pointer: format!("{at}/interruptId") })
 }
 
+/// The place of the last message that somebody said.
+fn last(messages: &[Value]) -> Option<usize> {
+    messages.iter().rposition(|message| message["role"] != "activity" && message["role"] != "reasoning")
+}
+
+fn last_of_user(messages: &[Value]) -> Result<Option<Last>, Problem> {
+    let Some(at) = last(messages).filter(|at| messages[*at]["role"] == "user") else { return Ok(None) };
+    let pointer = format!("/messages/{at}");
+    Ok(Some(Last { name: name(&messages[at], &pointer, "id")?, pointer }))
+}
+
 fn said(messages: &[Value]) -> Result<(Vec<Said>, Want), Problem> {
-    let last =
-        messages.iter().rposition(|message| message["role"] != "activity" && message["role"] != "reasoning");
-    let Some(last) = last else {
+    let Some(last) = last(messages) else {
         return Err(Problem::invalid_value("/messages", "messages must have a user's message."));
     };
     if messages[last]["role"] != "user" {

@@ -57,7 +57,7 @@ fn submitted(last: Option<&Value>, message_id: Option<&str>, at: &str) -> Result
                     "The last message must be a user's, or one with an answer to an approval request.";
                 return Err(Problem::invalid_value(at, detail));
             }
-            Ok(Want::Decide(decided))
+            Ok(Want::Decide { decided, last: None })
         }
         _ => Err(Problem::invalid_value(&format!("{at}/role"), "role must be user or assistant.")),
     }

@@ -5,7 +5,6 @@ use std::collections::HashSet;
 
 use axum::http::StatusCode;
 use domain::answer::sources_json;
-use domain::approval::Decision;
 use domain::conversation::{ConversationPatch, NewConversation};
 use domain::file::File;
 use domain::message::{Block, Message, MessageRole, NewMessage, Window, plain_text};
@@ -21,7 +20,8 @@ use turn::TurnError;
 use uuid::Uuid;
 
 use super::ag_ui::run_name;
-use super::{Asked, Decided, Incoming, Options, Said, Want, files};
+use super::decide::{check_heard, decide, run_of};
+use super::{Asked, Incoming, Options, Said, Want, files};
 use crate::jsonapi::error::Source;
 use crate::problem::Problem;
 use crate::routes::turns::check_names;
@@ -30,7 +30,7 @@ use crate::state::AppState;
 /// How much of a thread is read at first: what a client names is nearly always near its end.
 const NEAR: usize = 64;
 /// How many runs of a conversation are looked at to find those that are not over.
-const RUNS: usize = 100;
+pub const RUNS: usize = 100;
 
 pub enum Opened {
     /// A new run, which the caller may follow as its own.
@@ -101,8 +101,11 @@ pub async fn open(
         Opening { app, scope, id, replace, options, instructions, manner, max_tokens, echo, idempotency };
     match (want, found) {
         (Want::Nothing, _) => Err(Problem::invalid_value("/messages", "There is no message to answer.")),
-        (Want::Decide(decisions), Some(found)) => opening.decide(found.conversation.id, decisions).await,
-        (Want::Decide(_), None) => Err(Problem::not_found()),
+        (Want::Decide { decided, last }, Some(found)) => {
+            check_heard(app, scope, &found, last).await?;
+            decide(app, scope, found.conversation.id, decided).await
+        }
+        (Want::Decide { .. }, None) => Err(Problem::not_found()),
         (Want::Answer { message, edit }, Some(found)) => opening.answer(found, message, edit).await,
         (Want::Again { message, of }, Some(found)) => opening.again(found, message, of).await,
         (Want::Answer { message, .. } | Want::Again { of: Some(message), .. }, None) => {
@@ -138,10 +141,12 @@ impl Opening<'_> {
         let text = plain_text(&blocks(&message));
         match known {
             // It has been heard already: the client tries again, or its user goes on elsewhere.
-            Some(known) if !edit && known.text == text => match self.run_of(conversation, known.id).await? {
-                Some(run) if !self.is_another_try(&run).await? => Ok(Opened::Found(run)),
-                _ => self.start(Some(conversation), Some(known.id), None).await,
-            },
+            Some(known) if !edit && known.text == text => {
+                match run_of(self.app, self.scope, conversation, known.id).await? {
+                    Some(run) if !self.is_another_try(&run).await? => Ok(Opened::Found(run)),
+                    _ => self.start(Some(conversation), Some(known.id), None).await,
+                }
+            }
             Some(known) => self.start(Some(conversation), Some(known.id), Some(message)).await,
             // Of an edit, too: what was refused when it was sent is not here, and is said now.
             None => self.say(conversation, message).await,
@@ -205,11 +210,6 @@ impl Opening<'_> {
         }
         let before = self.app.store.get_asking(self.scope, run.id).await?.turn.brought.echo;
         Ok(before.as_ref().and_then(run_name) != Some(name))
-    }
-
-    async fn run_of(&self, conversation: Uuid, message: Uuid) -> Result<Option<Run>, Problem> {
-        let runs = self.app.store.list_runs(self.scope, conversation, None, RUNS).await?;
-        Ok(runs.into_iter().find(|run| run.message == Some(message)))
     }
 
     /// A message for a conversation that is not there yet.
@@ -348,41 +348,6 @@ impl Opening<'_> {
             on_disconnect: options.on_disconnect,
             brought,
         }
-    }
-
-    async fn decide(self, conversation: Uuid, decisions: Vec<Decided>) -> Result<Opened, Problem> {
-        let (app, scope) = (self.app, self.scope);
-        let over = || {
-            Problem::new(
-                StatusCode::CONFLICT,
-                "run_ended",
-                "Conflict",
-                "Nothing of this conversation waits for a decision any more.",
-            )
-        };
-        let run = active_run(app, scope, conversation).await?.ok_or_else(over)?;
-        let thread = app.store.get_thread(scope, conversation, None.into()).await?.conversation;
-        if !scope.owns(&thread.owner) {
-            return Err(Problem::forbidden("Only the conversation's owner and admins decide on its calls."));
-        }
-        let asked = app.store.list_approvals(scope.workspace, run.id).await?;
-        let mut known: Vec<(Uuid, Decision)> = Vec::new();
-        for Decided { approval, approve, reason, pointer } in decisions {
-            let unknown = || {
-                let detail = format!("Nothing of the run under way asks for the approval {approval:?}.");
-                Problem::invalid_value(&pointer, detail)
-            };
-            let one = asked.iter().find(|one| one.id.to_string() == approval).ok_or_else(unknown)?;
-            if known.iter().any(|(id, said)| *id == one.id && said.approve != approve) {
-                return Err(Problem::invalid_value(&pointer, "This approval is both given and refused."));
-            }
-            known.push((one.id, Decision { approve, reason, by: scope.user.clone(), at: app.clock.now() }));
-        }
-        // All or none: no call is made for a request that is refused.
-        for (id, decision) in &known {
-            app.store.decide_approval(scope, run.id, *id, decision).await?;
-        }
-        Ok(Opened::Decided(run))
     }
 }
 

@@ -152,7 +152,11 @@ fn input(body: &Value, first: bool) -> Result<Input, Problem> {
         _ => return Err(Problem::invalid_value("/input", "input must be a text or a list of items.")),
     };
     if !decided.is_empty() {
-        return Ok(Input { before: Vec::new(), rules: Vec::new(), want: Want::Decide(decided) });
+        return Ok(Input {
+            before: Vec::new(),
+            rules: Vec::new(),
+            want: Want::Decide { decided, last: None },
+        });
     }
     let message = message.ok_or_else(|| {
         Problem::invalid_value("/input", "The last item of input must be a user's message.")

@@ -23,6 +23,7 @@ stories!(
     an_interrupt_that_is_not_there_is_refused,
     calls_are_decided_one_by_one,
     bad_input_is_told_at_its_place,
+    a_message_beside_a_decision_is_refused,
 );
 
 fn post(world: &World, path: &str, body: &Value) -> RequestBuilder {
@@ -478,5 +479,33 @@ async fn bad_input_is_told_at_its_place(backend: Backend) -> Option<()> {
         );
     }
     assert_eq!(world.count().await, (0, 0));
+    Some(())
+}
+
+async fn a_message_beside_a_decision_is_refused(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let asked = waiting(&world, &careful(&world).await, "t", "list files").await;
+    let outcome = &asked.last().unwrap().data["outcome"];
+    let yes = json!([{ "interruptId": outcome["interrupts"][0]["id"], "status": "resolved",
+        "payload": { "approve": true } }]);
+    let with = |messages: Value| {
+        let mut body = resume("t", &yes);
+        body["messages"] = messages;
+        body
+    };
+    let called = json!({ "id": "a", "role": "assistant", "toolCalls": [] });
+    for (messages, at) in [
+        (json!([user("u", "list files"), called, user("v", "and hurry")]), 2),
+        (json!([user("u", "list files"), user("v", "and hurry")]), 1),
+        (json!([{ "role": "user", "content": "and hurry" }]), 0),
+    ] {
+        let answer = ask(post(&world, "/v1/ag-ui", &with(messages))).await;
+        let told = (answer.status, &answer.body["source"]["pointer"]);
+        assert_eq!(told, (422, &json!(format!("/messages/{at}"))), "{}", answer.text);
+    }
+    assert_eq!(connected(&world, "t").await["outcome"], *outcome, "it still waits");
+    // What it goes on from is in the list, too.
+    let rest = run(&world, &with(json!([user("u", "list files"), called]))).await;
+    assert_eq!(rest.last().unwrap().data["outcome"]["type"], "success");
     Some(())
 }

@@ -23,6 +23,7 @@ stories!(
     what_is_not_stored_is_gone,
     what_is_not_stored_goes_with_its_client,
     errors_are_openais,
+    a_message_beside_a_decision_is_refused,
 );
 
 pub(super) fn post(world: &World, path: &str, body: &Value) -> RequestBuilder {
@@ -573,5 +574,26 @@ async fn errors_are_openais(backend: Backend) -> Option<()> {
     assert_eq!((&failed["status"], &failed["error"]["code"]), (&json!("failed"), &json!("model_error")));
     let told = stream(&world, json!({ "model": "demo/assistant", "input": "fail", "stream": true })).await;
     assert_eq!(told.last().unwrap().kind(), "response.failed");
+    Some(())
+}
+
+async fn a_message_beside_a_decision_is_refused(backend: Backend) -> Option<()> {
+    let (world, agent) = careful(backend).await?;
+    let asked = create(&world, json!({ "model": agent, "input": "list files" })).await;
+    let decision = json!({ "type": "mcp_approval_response", "approval_request_id": asked["output"][1]["id"],
+        "approve": true });
+    let place = |input: Value| json!({ "previous_response_id": asked["id"], "input": input });
+    for role in ["user", "developer"] {
+        let message = json!({ "role": role, "content": "and hurry" });
+        for (input, param) in
+            [(json!([decision, message]), "input.1"), (json!([message, decision]), "input.0")]
+        {
+            let answer = ask(post(&world, "/v1/responses", &place(input))).await;
+            refused(&answer, 400, "invalid_value", json!(param));
+        }
+    }
+    let path = format!("/v1/responses/{}", asked["id"].as_str().unwrap());
+    assert_eq!(world.get(&path).await.body, asked, "nothing is decided");
+    assert_eq!(create(&world, place(json!([decision]))).await["status"], "completed");
     Some(())
 }
