@@ -90,6 +90,10 @@ pub async fn open(
     asked: Asked,
     idempotency: Option<Idempotency>,
 ) -> Result<Opened, Problem> {
+    // Before anything is looked at: what the request named may be gone since, and is not asked for again.
+    if let Some(run) = app.turns.find_repeated(scope, idempotency.as_ref()).await? {
+        return Ok(Opened::Found(run));
+    }
     let Asked { conversation, before, want, replace, options, instructions, manner, max_tokens, echo } =
         asked;
     let id = conversation.as_deref().map(|name| conversation_id(scope, name));

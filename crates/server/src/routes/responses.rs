@@ -68,7 +68,11 @@ pub async fn create(
         if let Some(model) = &asked.options.model {
             app.models.find(model).map_err(unknown_model)?;
         }
-        if let Some(previous) = &previous {
+        let key = idempotency(&headers, &bytes)?;
+        let repeated = app.turns.find_repeated(&scope, key.as_ref()).await?.is_some();
+        if repeated {
+            // Its run is the answer: no branch is gone on with once more.
+        } else if let Some(previous) = &previous {
             (asked.conversation, asked.replace) = place(&app, &scope, previous).await?;
         } else if let Some(name) = &asked.conversation {
             let id = own_id(name, "conv")?;
@@ -77,8 +81,7 @@ pub async fn create(
         }
         let place = app.turns.open_stream(&scope)?;
         let (echo, model) = (asked.echo.clone(), asked.options.model.clone());
-        let (opened, forget) =
-            open_whole(&caller, named, &scope, asked, idempotency(&headers, &bytes)?, store).await?;
+        let (opened, forget) = open_whole(&caller, named, &scope, asked, key, store).await?;
         let voice = |run: &Run| Responses::new(base(run, echo.as_ref(), model.as_deref()));
         let (follower, voice, run) = match opened {
             Opened::Started(run) => (app.turns.follow_started(place, run.id), voice(&run), run),

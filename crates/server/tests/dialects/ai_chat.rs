@@ -24,6 +24,7 @@ stories!(
     an_approval_that_is_not_there_is_refused,
     refusals_are_words_for_people,
     what_others_have_is_not_there,
+    a_key_is_one_run,
 );
 
 pub fn user(id: &str, text: &str) -> Value {
@@ -605,5 +606,28 @@ async fn what_others_have_is_not_there(backend: Backend) -> Option<()> {
     assert_eq!(text(&chat(&eve, json!({ "id": "mine", "message": user("v", "hi") })).await), "Hello.");
     gate.open();
     live.rest().await;
+    Some(())
+}
+
+async fn a_key_is_one_run(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let keyed = |key: &str, body: &Value| post(&world, body).header("idempotency-key", key.to_owned());
+    let first = Live::open(keyed("k1", &json!({ "id": "c", "messages": [user("u1", "one")] }))).await;
+    let (conversation, run) = (first.header("threadkeep-conversation"), first.run());
+    first.rest().await;
+    // Another body under a key that was used is refused, though it says what was heard already.
+    let other = json!({ "id": "c", "messages": [user("u1", "one")], "mode": "agent" });
+    let refused = ask(keyed("k1", &other)).await;
+    assert_eq!((refused.status, &refused.body["code"]), (422, &json!("idempotency_key_reused")));
+    // The answer that is to be given again is gone when the request comes again.
+    let again = json!({ "id": "c", "trigger": "regenerate-message", "messageId": run, "messages": [] });
+    let second = Live::open(keyed("k2", &again)).await;
+    let redone = second.run();
+    second.rest().await;
+    assert_ne!(redone, run);
+    let repeat = Live::open(keyed("k2", &again)).await;
+    assert_eq!(repeat.run(), redone);
+    repeat.rest().await;
+    assert_eq!(world.thread(&conversation).await, thread(&[("user", "one"), ("assistant", "Hello.")]));
     Some(())
 }

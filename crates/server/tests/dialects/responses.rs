@@ -24,6 +24,7 @@ stories!(
     what_is_not_stored_goes_with_its_client,
     errors_are_openais,
     a_message_beside_a_decision_is_refused,
+    a_key_that_comes_again_is_the_same_response,
 );
 
 pub(super) fn post(world: &World, path: &str, body: &Value) -> RequestBuilder {
@@ -595,5 +596,27 @@ async fn a_message_beside_a_decision_is_refused(backend: Backend) -> Option<()> 
     let path = format!("/v1/responses/{}", asked["id"].as_str().unwrap());
     assert_eq!(world.get(&path).await.body, asked, "nothing is decided");
     assert_eq!(create(&world, place(json!([decision]))).await["status"], "completed");
+    Some(())
+}
+
+async fn a_key_that_comes_again_is_the_same_response(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let say = |text: &str, previous: &Value| {
+        json!({ "model": "demo/assistant", "input": text,
+        "previous_response_id": previous })
+    };
+    let keyed =
+        async |body: &Value| ask(post(&world, "/v1/responses", body).header("idempotency-key", "k")).await;
+    let one = create(&world, say("think 1 words", &Value::Null)).await;
+    let two = create(&world, say("think 2 words", &one["id"])).await;
+    let body = say("think 3 words", &two["id"]);
+    let three = keyed(&body).await;
+    let four = create(&world, say("think 4 words", &one["id"])).await;
+    let before = items(&world, &four).await;
+    let again = keyed(&body).await;
+    assert_eq!((again.status, &again.body), (200, &three.body), "{}", again.text);
+    assert_eq!(items(&world, &four).await, before, "the branch that was gone on with stays");
+    let other = keyed(&say("think 5 words", &two["id"])).await;
+    refused(&other, 422, "idempotency_key_reused", Value::Null);
     Some(())
 }
