@@ -67,7 +67,11 @@ pub async fn decide(
             "Nothing of this conversation waits for a decision any more.",
         )
     };
-    let run = active_run(app, scope, conversation).await?.ok_or_else(over)?;
+    let run = match active_run(app, scope, conversation).await? {
+        Some(run) => run,
+        // The same decision may come again after the end: its client has not heard what became of it.
+        None => app.store.list_runs(scope, conversation, None, 1).await?.pop().ok_or_else(over)?,
+    };
     let thread = app.store.get_thread(scope, conversation, None.into()).await?.conversation;
     if !scope.owns(&thread.owner) {
         return Err(Problem::forbidden("Only the conversation's owner and admins decide on its calls."));
@@ -76,6 +80,9 @@ pub async fn decide(
     let mut known: Vec<(Uuid, Decision)> = Vec::new();
     for Decided { approval, approve, reason, pointer } in decisions {
         let unknown = || {
+            if run.status.is_settled() {
+                return over();
+            }
             let detail = format!("Nothing of the run under way asks for the approval {approval:?}.");
             Problem::invalid_value(&pointer, detail)
         };
@@ -89,5 +96,5 @@ pub async fn decide(
     for (id, decision) in &known {
         app.store.decide_approval(scope, run.id, *id, decision).await?;
     }
-    Ok(Opened::Decided(run))
+    Ok(Opened::Decided(run, known.into_iter().map(|(id, _)| id).collect()))
 }

@@ -37,14 +37,14 @@ pub enum Opened {
     Started(Run),
     /// A run that was there before.
     Found(Run),
-    /// The run under way, on which people have just decided.
-    Decided(Run),
+    /// The run on which people have just decided, and which of its approvals they did.
+    Decided(Run, Vec<Uuid>),
 }
 
 impl Opened {
     pub fn run(&self) -> &Run {
         match self {
-            Self::Started(run) | Self::Found(run) | Self::Decided(run) => run,
+            Self::Started(run) | Self::Found(run) | Self::Decided(run, _) => run,
         }
     }
 }
@@ -378,7 +378,7 @@ pub fn busy_is_locked(problem: Problem) -> Problem {
 fn writes_nothing(opened: &Result<Opened, Problem>) -> bool {
     match opened {
         Ok(Opened::Started(_)) => false,
-        Ok(Opened::Found(_) | Opened::Decided(_)) => true,
+        Ok(Opened::Found(_) | Opened::Decided(..)) => true,
         Err(problem) => problem.status.is_client_error(),
     }
 }

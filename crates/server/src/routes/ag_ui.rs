@@ -52,7 +52,7 @@ pub async fn run(
             Opened::Found(run) => {
                 (Telling::plain(renderer(0)), app.turns.follow(stream, run.id, 0).await?, run)
             }
-            Opened::Decided(run) => {
+            Opened::Decided(run, _) => {
                 let (telling, follower) = go_on(&app, &scope, stream, run.id, renderer).await?;
                 (telling, follower, run)
             }

@@ -473,16 +473,13 @@ async fn a_call_waits_for_the_user_of_the_page(backend: Backend) -> Option<()> {
                 "approval": { "id": request["approvalId"], "approved": false, "reason": "so" } });
             assert_eq!(page["messages"][1]["parts"][1], call);
         }
-        assert_eq!(
-            ask(post(
-                &world,
-                &json!({ "id": id, "messages": [{ "id": "a", "role": "assistant", "parts": [
-            { "type": "dynamic-tool", "approval": { "id": request["approvalId"], "approved": true } }] }] })
-            ))
-            .await
-            .status,
-            409
-        );
+        // Over: the same word again changes nothing, another is too late.
+        for (said, status) in [(approve, 200), (!approve, 409)] {
+            let part = json!({ "type": "dynamic-tool", "approval": { "id": request["approvalId"], "approved": said } });
+            let late = json!({ "id": id, "messages": [{ "id": "a", "role": "assistant", "parts": [part] }] });
+            let answer = ask(post(&world, &late)).await;
+            assert_eq!(answer.status, status, "{}", answer.text);
+        }
     }
     Some(())
 }
