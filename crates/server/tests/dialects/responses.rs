@@ -26,6 +26,7 @@ stories!(
     a_message_beside_a_decision_is_refused,
     a_key_that_comes_again_is_the_same_response,
     the_loop_over_approvals_ends,
+    no_tool_is_called_where_none_may_be,
 );
 
 pub(super) fn post(world: &World, path: &str, body: &Value) -> RequestBuilder {
@@ -688,5 +689,17 @@ async fn the_loop_over_approvals_ends(backend: Backend) -> Option<()> {
             assert!(!text(&response).is_empty());
         }
     }
+    Some(())
+}
+
+async fn no_tool_is_called_where_none_may_be(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let agent =
+        json!({ "name": "Lister", "runner": "model", "model": "demo/assistant", "tools": ["list_files"] });
+    let agent = world.send(Method::POST, "/v1/agents", Some(&agent)).await.body["id"].clone();
+    let body = |choice: &str| json!({ "model": agent, "input": "list files", "tool_choice": choice });
+    assert!(types(&create(&world, body("auto")).await).contains(&"function_call"));
+    let made = create(&world, body("none")).await;
+    assert_eq!((types(&made), &made["tool_choice"]), (vec!["message"], &json!("none")));
     Some(())
 }

@@ -115,6 +115,7 @@ pub fn request(ask: &Ask) -> Value {
 fn put_manner(manner: &Manner, tools: bool, body: &mut Value) {
     let stop = (!manner.stop.is_empty()).then(|| json!(manner.stop));
     let choice = manner.choice.as_ref().filter(|_| tools).map(|choice| match choice {
+        Choice::None => json!("none"),
         Choice::Auto => json!("auto"),
         Choice::Any => json!("required"),
         Choice::Tool(name) => json!({ "type": "function", "function": { "name": name } }),
