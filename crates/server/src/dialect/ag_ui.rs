@@ -162,12 +162,19 @@ fn file(part: &Value, at: &str) -> Result<FilePart, Problem> {
     })
 }
 
+/// The files of a message from before, as far as they are ones.
+fn files(message: &Value, n: usize) -> Vec<FilePart> {
+    let parts = message["content"].as_array().into_iter().flatten().enumerate();
+    let files = parts.filter(|(_, part)| part["type"] != "text");
+    files.filter_map(|(at, part)| file(part, &format!("/messages/{n}/content/{at}")).ok()).collect()
+}
+
 /// The messages before the last. One answer is several of a client's messages: what it thought, said and called, and what
 /// the calls came to. Their ids are kept beside it.
 fn earlier(messages: &[Value]) -> Vec<Said> {
     let mut before: Vec<Said> = Vec::new();
     let mut thoughts: Vec<(&Value, Block)> = Vec::new();
-    for message in messages {
+    for (n, message) in messages.iter().enumerate() {
         let text = text(&message["content"]);
         let role = match message["role"].as_str() {
             Some("reasoning") => {
@@ -197,7 +204,8 @@ fn earlier(messages: &[Value]) -> Vec<Said> {
             metadata.entry(OWN).or_insert_with(|| json!({ "role": message["role"] }));
         }
         content.extend(calls);
-        before.push(Said { name, role, content, metadata, files: Vec::new() });
+        let files = if role == MessageRole::User { files(message, n) } else { Vec::new() };
+        before.push(Said { name, role, content, metadata, files });
     }
     before.extend(thought(thoughts));
     before

@@ -426,10 +426,10 @@ pub async fn bring(
     let mut new = Vec::new();
     let brought = async {
         let (mut messages, mut taken) = (Vec::new(), HashSet::new());
-        for mut said in said.into_iter().filter(|said| !said.content.is_empty() || !said.files.is_empty()) {
+        for mut said in said.into_iter().filter(|said| !is_nothing(said)) {
             let put = files::put(app, scope, conversation, &said.files).await?;
             new.extend(put.new);
-            if said.content.is_empty() {
+            if said.content.is_empty() && !put.files.is_empty() {
                 let names: Vec<&str> = put.files.iter().map(|file| file.name.as_str()).collect();
                 said.content.push(Block::Text { text: names.join(", ") });
             }
@@ -447,6 +447,12 @@ pub async fn bring(
         }
     }
     brought
+}
+
+/// Whether nothing of a message can be shown again.
+fn is_nothing(said: &Said) -> bool {
+    let own = said.metadata.get("ui").is_some_and(|own| !own["parts"].is_null());
+    said.content.is_empty() && said.files.is_empty() && !own
 }
 
 /// `taken` are the names of those before it.

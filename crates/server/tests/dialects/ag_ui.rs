@@ -24,6 +24,7 @@ stories!(
     calls_are_decided_one_by_one,
     bad_input_is_told_at_its_place,
     a_message_beside_a_decision_is_refused,
+    files_of_a_thread_from_elsewhere_come_along,
 );
 
 fn post(world: &World, path: &str, body: &Value) -> RequestBuilder {
@@ -507,5 +508,29 @@ async fn a_message_beside_a_decision_is_refused(backend: Backend) -> Option<()> 
     // What it goes on from is in the list, too.
     let rest = run(&world, &with(json!([user("u", "list files"), called]))).await;
     assert_eq!(rest.last().unwrap().data["outcome"]["type"], "success");
+    Some(())
+}
+
+async fn files_of_a_thread_from_elsewhere_come_along(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let part = json!({ "type": "document", "filename": "a.txt",
+        "source": { "type": "data", "value": "aGk=", "mimeType": "text/plain" } });
+    let sent = [
+        json!({ "id": "u1", "role": "user", "content": [{ "type": "text", "text": "Look" }, part] }),
+        json!({ "id": "u2", "role": "user", "content": [part] }),
+        user("u3", "And now?"),
+    ];
+    let live = Live::open(post(&world, "/v1/ag-ui", &input("old", "r-1", &sent))).await;
+    let conversation = live.header("threadkeep-conversation");
+    live.rest().await;
+    let stored = world.conversation(&conversation).await["messages"].clone();
+    for (at, content) in [(0, "Look"), (1, "a-1.txt")] {
+        let message = &stored[at];
+        assert_eq!(
+            (&message["content"], &message["fileAttachments"][0]["size"]),
+            (&json!(content), &json!(2))
+        );
+    }
+    assert_eq!(kept(&world, "old").await[0]["content"].as_array().map(Vec::len), Some(2));
     Some(())
 }

@@ -25,6 +25,7 @@ stories!(
     refusals_are_words_for_people,
     what_others_have_is_not_there,
     a_key_is_one_run,
+    files_of_a_chat_from_elsewhere_come_along,
 );
 
 pub fn user(id: &str, text: &str) -> Value {
@@ -626,5 +627,58 @@ async fn a_key_is_one_run(backend: Backend) -> Option<()> {
     assert_eq!(repeat.run(), redone);
     repeat.rest().await;
     assert_eq!(world.thread(&conversation).await, thread(&[("user", "one"), ("assistant", "Hello.")]));
+    Some(())
+}
+
+async fn files_of_a_chat_from_elsewhere_come_along(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let file =
+        |url: &str| json!({ "type": "file", "mediaType": "text/plain", "filename": "note.txt", "url": url });
+    let text = |text: &str| json!({ "type": "text", "text": text, "state": "done" });
+    let data = "data:text/plain;base64,aGVsbG8=";
+    let drawn = json!({ "type": "file", "mediaType": "image/png", "url": "https://a.example/x.png" });
+    let thought =
+        json!({ "type": "reasoning-file", "mediaType": "image/png", "url": "https://a.example/y.png" });
+    let own = json!({ "type": "custom", "kind": "vendor.thing", "providerMetadata": { "v": { "n": 1 } } });
+    let answers = [
+        json!({ "id": "a1", "role": "assistant", "metadata": 1,
+            "parts": [{ "type": "step-start" }, thought, text("Seen."), drawn, own] }),
+        json!({ "id": "a2", "role": "assistant", "metadata": 1, "parts": [{ "type": "step-start" }, drawn] }),
+    ];
+    let messages = json!([
+        { "id": "u1", "role": "user", "parts": [file(data), text("look")] }, answers[0],
+        { "id": "u2", "role": "user", "parts": [file(data)] }, answers[1], user("u3", "go on")]);
+    let live = Live::open(post(&world, &json!({ "id": "files", "messages": messages }))).await;
+    let conversation = live.header("threadkeep-conversation");
+    live.rest().await;
+    let stored = world.conversation(&conversation).await["messages"].clone();
+    for (at, content) in [(0, "look"), (2, "note-1.txt")] {
+        let message = &stored[at];
+        assert_eq!(
+            (&message["content"], &message["fileAttachments"][0]["size"]),
+            (&json!(content), &json!(5))
+        );
+    }
+    let shown = world.get("/v1/ai/chat/files").await.body["messages"].clone();
+    let kinds = |at: usize| -> Vec<Value> {
+        shown[at]["parts"].as_array().unwrap().iter().map(|part| part["type"].clone()).collect()
+    };
+    assert_eq!(
+        (kinds(0), kinds(2)),
+        (vec![json!("file"), json!("text")], vec![json!("file"), json!("text")])
+    );
+    assert_eq!([&shown[1], &shown[3]], [&answers[0], &answers[1]]);
+    // What cannot be had is refused, with its place, and nothing is kept.
+    let before = world.count().await;
+    let gone = json!({ "id": "gone", "messages": [
+        { "id": "u1", "role": "user", "parts": [text("look"), file("https://a.example/z.txt")] }, user("u2", "go on")] });
+    let refused = ask(post(&world, &gone)).await;
+    assert_eq!(
+        (refused.status, &refused.body["source"]["pointer"]),
+        (422, &json!("/messages/0/parts/1/url")),
+        "{}",
+        refused.text
+    );
+    assert_eq!(world.count().await, before);
     Some(())
 }
