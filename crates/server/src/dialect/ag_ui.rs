@@ -14,6 +14,8 @@ use crate::problem::Problem;
 /// Where the metadata of a brought message hold what its client had beside the blocks, and an echo what it called the
 /// run.
 const OWN: &str = "ag_ui";
+/// Clients give up on an event of more than 10 MB.
+const SNAPSHOT_BYTES: usize = 8_000_000;
 
 pub struct Input {
     pub thread: String,
@@ -260,6 +262,23 @@ fn answer(message: &Value, before: &mut [Said]) {
             }
             return;
         }
+    }
+}
+
+/// Leaves the newest messages, as many as a client takes at once. They begin with a user's, so that each answer is whole.
+pub fn newest(messages: &mut Vec<Value>) {
+    let mut left = SNAPSHOT_BYTES;
+    let fits = |message: &&Value| {
+        let size = message.to_string().len();
+        let fits = size < left;
+        left = left.saturating_sub(size + 1);
+        fits
+    };
+    let cut = messages.len() - messages.iter().rev().take_while(fits).count();
+    if cut > 0 {
+        let begins = |role: &str| messages[cut..].iter().position(|message| message["role"] == role);
+        let first = begins("user").or_else(|| begins("assistant")).unwrap_or(messages.len() - cut);
+        messages.drain(..cut + first);
     }
 }
 

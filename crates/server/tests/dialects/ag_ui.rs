@@ -25,6 +25,7 @@ stories!(
     bad_input_is_told_at_its_place,
     a_message_beside_a_decision_is_refused,
     files_of_a_thread_from_elsewhere_come_along,
+    a_snapshot_is_no_longer_than_its_client_takes,
 );
 
 fn post(world: &World, path: &str, body: &Value) -> RequestBuilder {
@@ -532,5 +533,30 @@ async fn files_of_a_thread_from_elsewhere_come_along(backend: Backend) -> Option
         );
     }
     assert_eq!(kept(&world, "old").await[0]["content"].as_array().map(Vec::len), Some(2));
+    Some(())
+}
+
+/// Clients take 10 MB at once.
+async fn a_snapshot_is_no_longer_than_its_client_takes(backend: Backend) -> Option<()> {
+    let world = World::start_with(backend, |config| config.limits.max_body_bytes = 16 << 20).await?;
+    let long = "long ".repeat(600_000);
+    let call = json!({ "id": "t1", "type": "function", "function": { "name": "look", "arguments": "{}" } });
+    let before = [
+        user("u1", &long),
+        user("u2", &long),
+        json!({ "id": "a2", "role": "assistant", "toolCalls": [call] }),
+        json!({ "id": "m2", "role": "tool", "toolCallId": "t1", "content": long }),
+        user("u3", &long),
+        json!({ "id": "a3", "role": "assistant", "content": "So." }),
+    ];
+    let mut sent = before.to_vec();
+    sent.push(user("u4", "And now?"));
+    run(&world, &input("old", "r-1", &sent)).await;
+    let whole = Live::open(post(&world, "/v1/ag-ui/connect", &input("old", "r", &[]))).await.rest().await;
+    lawful(&whole);
+    assert!(whole[1].data.to_string().len() < 8 << 20);
+    let messages = whole[1].data["messages"].as_array().unwrap();
+    let ids: Vec<&Value> = messages[..3].iter().map(|message| &message["id"]).collect();
+    assert_eq!(ids, ["u3", "a3", "u4"], "a turn is told whole or not at all");
     Some(())
 }
