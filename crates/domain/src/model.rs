@@ -153,10 +153,21 @@ pub struct Manner {
     pub format: Option<Value>,
 }
 
+impl Manner {
+    /// As it holds for an answer after the first: a call that had to be made has been made.
+    #[must_use]
+    pub fn later(self) -> Self {
+        let choice = self.choice.filter(|choice| !matches!(choice, Choice::Any | Choice::Tool(_)));
+        Self { choice, ..self }
+    }
+}
+
 /// Which of the tools a model may or must call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Choice {
+    /// It must answer without.
+    None,
     Auto,
     Any,
     Tool(String),

@@ -18,7 +18,7 @@ use domain::entry::{Dispatch as Sent, Trace};
 use domain::event::{RunEvent, Text};
 use domain::file::Bag;
 use domain::kept::Kept;
-use domain::model::{Ask, Finish, Gathered, Manner, ModelEvent, ModelFault, Prompt, ToolSpec};
+use domain::model::{Ask, Choice, Finish, Gathered, Manner, ModelEvent, ModelFault, Prompt, ToolSpec};
 use domain::run::{Usage, UsageDetails};
 use domain::tool::{Next, next};
 use futures_util::StreamExt as _;
@@ -203,7 +203,8 @@ impl ModelRun<'_> {
         let rounds = self.agent.max_rounds.map_or(rounds, |own| own.min(rounds));
         let first = if goes_on { self.go_on().await? + 1 } else { 1 };
         for round in first.. {
-            let offered = if round <= rounds { Arc::clone(&self.specs) } else { Arc::default() };
+            let none = self.manner.choice == Some(Choice::None);
+            let offered = if round <= rounds && !none { Arc::clone(&self.specs) } else { Arc::default() };
             let mut answer = self.ask(round, Arc::clone(&offered)).await?;
             let blocks = std::mem::take(&mut answer.blocks);
             self.name_calls(&mut answer.calls);
@@ -236,7 +237,10 @@ impl ModelRun<'_> {
     async fn ask(&mut self, round: u32, tools: Arc<[ToolSpec]>) -> Result<Gathered, Halt> {
         let mut prompt = self.say(round).await?;
         point!("model.asked");
-        let (model, manner, max_tokens) = (self.model.name.clone(), self.manner.clone(), self.max_tokens);
+        let (model, mut manner, max_tokens) = (self.model.name.clone(), self.manner.clone(), self.max_tokens);
+        if round > 1 {
+            manner = manner.later();
+        }
         let kept = self.kept.within(&mut prompt);
         let ask = Ask { model, prompt, tools, max_tokens, manner, kept, verbatim: None };
         let mut stream = self.model.model.stream(ask);

@@ -108,6 +108,21 @@ impl Turns {
         Ok(self.inner.store.find_repeated(scope, idempotency, now).await?.is_some())
     }
 
+    /// The run that a request with this key has made before, wherever its conversation has come since.
+    pub async fn find_repeated(
+        &self,
+        scope: &Scope,
+        idempotency: Option<&Idempotency>,
+    ) -> Result<Option<Run>, TurnError> {
+        let Some(idempotency) = idempotency else { return Ok(None) };
+        let store = &self.inner.store;
+        match store.find_repeated(scope, idempotency, self.inner.clock.now()).await? {
+            None => Ok(None),
+            Some(Begun::Repeated(run)) => Ok(Some(store.get_run(scope, run.id).await?)),
+            Some(_) => Err(TurnError::KeyReused),
+        }
+    }
+
     async fn begin(&self, scope: &Scope, new: NewTurn) -> Result<Started, TurnError> {
         let inner = &self.inner;
         let (interrupts, conversation) = (new.turn.on_busy.interrupts(), new.turn.conversation);

@@ -200,7 +200,8 @@ const REPEATED: [(&str, &str); 7] = [
     (
         "result",
         r#"{"message":"Hi","assistant":{"tokenCount":55,
-            "metadata":{"usage":{"input_tokens":110,"output_tokens":55},"finish":"length"}}}"#,
+            "metadata":{"usage":{"input_tokens":110,"output_tokens":55,"cached_tokens":60,"cache_write_tokens":20},
+            "finish":"length"}}}"#,
     ),
     ("done", r#"{"status":"succeeded"}"#),
 ];
@@ -223,7 +224,13 @@ fn a_repeated_call_id_is_another_call_and_a_cut_is_told() {
         blocks.iter().filter_map(|block| block["id"].as_str().or(block["tool_use_id"].as_str())).collect();
     assert_eq!(ids, ["same", "same", "same-2", "same-2"]);
     let end = frames.iter().find(|frame| frame["type"] == "message_delta").unwrap();
-    assert_eq!(end["usage"], json!({ "input_tokens": 110, "output_tokens": 55 }));
+    let usage = json!({ "input_tokens": 30, "cache_creation_input_tokens": 20, "cache_read_input_tokens": 60,
+        "output_tokens": 55 });
+    assert_eq!(end["usage"], usage);
+    assert_eq!(
+        (end["delta"].get("stop_details"), end["delta"].get("container")),
+        (Some(&Value::Null), Some(&Value::Null))
+    );
     assert_eq!(end["delta"]["stop_reason"], "max_tokens");
     let frames = repeated(Renderer::after(Wire::OpenAi, 0));
     assert!(frames.iter().any(|frame| frame["choices"][0]["finish_reason"] == "length"));

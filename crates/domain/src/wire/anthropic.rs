@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::openai::frame;
 use super::pieces::distinct;
 use super::told::{Short, Told, Word, id_of};
+use crate::run::{Usage, UsageDetails};
 
 #[derive(Debug, Default)]
 pub(super) struct Anthropic {
@@ -33,7 +34,8 @@ impl Anthropic {
         match self.told.read(kind, data) {
             Word::Begin { run, .. } => frames.push(json!({ "type": "message_start", "message": {
                 "id": format!("msg_{run}"), "type": "message", "role": "assistant", "model": "threadkeep", "content": [],
-                "stop_reason": null, "stop_sequence": null, "usage": { "input_tokens": 0, "output_tokens": 0 } } })),
+                "stop_reason": null, "stop_sequence": null,
+                "usage": usage_of(Usage::default(), UsageDetails::default()) } })),
             // A block without a word is one that its client cannot send back.
             Word::Text(text) if text.is_empty() => {}
             Word::Text(text) => self.text(&text, &mut frames),
@@ -69,12 +71,13 @@ impl Anthropic {
                     Short::Cut => "max_tokens",
                     Short::Refused => "refusal",
                 };
-                let mut usage = json!({ "output_tokens": self.told.tokens });
-                if let Some(input) = self.told.input_tokens {
-                    usage["input_tokens"] = json!(input);
-                }
-                frames.push(json!({ "type": "message_delta", "usage": usage,
-                    "delta": { "stop_reason": reason, "stop_sequence": null } }));
+                let output_tokens = self.told.tokens;
+                let usage = match self.told.input_tokens {
+                    Some(input_tokens) => usage_of(Usage { input_tokens, output_tokens }, self.told.details),
+                    None => json!({ "output_tokens": output_tokens }),
+                };
+                frames.push(json!({ "type": "message_delta", "usage": usage, "delta": { "stop_reason": reason,
+                    "stop_sequence": null, "stop_details": null, "container": null } }));
             }
             Word::Failure { message, .. } => {
                 self.finish(&mut frames);
@@ -213,6 +216,14 @@ impl Anthropic {
         self.start(&block, frames);
         self.close(frames);
     }
+}
+
+/// Input that was kept, or is kept now, is counted apart in that dialect.
+pub fn usage_of(usage: Usage, details: UsageDetails) -> Value {
+    let UsageDetails { cached_tokens, cache_write_tokens, .. } = details;
+    let fresh = usage.input_tokens - cached_tokens - cache_write_tokens;
+    json!({ "input_tokens": fresh.max(0), "cache_creation_input_tokens": cache_write_tokens,
+        "cache_read_input_tokens": cached_tokens, "output_tokens": usage.output_tokens })
 }
 
 /// The one citation of that dialect which may be of anything.

@@ -12,6 +12,7 @@ mod told;
 mod ui_message;
 mod ui_parts;
 
+pub use anthropic::usage_of;
 pub use responses::Responses;
 use serde_json::Value;
 pub use ui_message::file_url;

@@ -34,6 +34,12 @@ pub struct Responses {
     ts: i64,
     ended: Option<i64>,
     usage: Option<Usage>,
+    /// Up to this event only what still waits for people is told.
+    from: i64,
+    /// Approvals that are decided: they are asked for no more.
+    decided: Vec<String>,
+    /// Messages so far.
+    messages: usize,
 }
 
 impl Responses {
@@ -41,6 +47,12 @@ impl Responses {
     /// request said.
     pub fn new(base: Value) -> Self {
         Self { base, status: "queued", ..Self::default() }
+    }
+
+    /// Tells what comes after an event, and of what came before only what still waits for people.
+    #[must_use]
+    pub fn going_on(self, from: i64, decided: Vec<String>) -> Self {
+        Self { from, decided, ..self }
     }
 
     /// What the run has cost; known at its end.
@@ -69,16 +81,36 @@ impl Responses {
         let last = events.len().saturating_sub(1);
         for (at, mut event) in events.into_iter().enumerate() {
             event["sequence_number"] = json!(self.sequence);
-            if self.sequence > after {
+            if self.sequence > after && self.is_told(seq, &event) {
                 let name = event["type"].as_str().map(str::to_owned);
                 frame(name.as_deref(), (at == last).then_some(seq), &event.to_string(), out);
             }
             self.sequence += 1;
         }
+        // An open item is told until it is done: the next event that is none of its own ends it.
+        if self.from > 0 && self.open.is_none() {
+            let output = std::mem::take(&mut self.output);
+            self.output = output.into_iter().filter(|item| self.is_kept(seq, item)).collect();
+        }
         if !self.waiting().is_empty() {
             // For the frame that ends the stream here, should it pause: whoever goes on after it misses nothing.
             self.sequence += 1;
         }
+    }
+
+    /// Whether a frame is for a reader that has what came before its decisions.
+    fn is_told(&self, seq: i64, event: &Value) -> bool {
+        match &event["item"] {
+            Value::Null => seq > self.from || !event["response"].is_null(),
+            item => self.is_kept(seq, item),
+        }
+    }
+
+    fn is_kept(&self, seq: i64, item: &Value) -> bool {
+        if item["type"] == "mcp_approval_request" {
+            return !self.decided.iter().any(|id| item["id"] == id.as_str());
+        }
+        seq > self.from
     }
 
     /// The approvals that wait, each with its call.
@@ -174,8 +206,7 @@ impl Responses {
     fn over(&mut self, ts: i64, status: &str, out: &mut Vec<Value>) {
         if !self.notes.is_empty() {
             // Nothing was said after them: they still belong to the answer.
-            let n = self.output.iter().filter(|item| item["type"] == "message").count() + 1;
-            self.text_start(n, out);
+            self.text_start(self.messages + 1, out);
             self.text_end(out);
         }
         self.ended = Some(ts / 1000);
@@ -222,6 +253,7 @@ impl Responses {
     }
 
     fn text_start(&mut self, n: usize, out: &mut Vec<Value>) {
+        self.messages = n;
         let item = json!({ "type": "message", "id": self.id("msg", n), "role": "assistant", "content": [],
             "status": "in_progress" });
         self.open = Some(self.add(item, out));

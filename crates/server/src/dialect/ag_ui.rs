@@ -8,12 +8,14 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::open::client_id;
-use super::{Asked, Decided, FilePart, Incoming, Options, Said, Want, member, name};
+use super::{Asked, Decided, FilePart, Incoming, Last, Options, Said, Want, member, name};
 use crate::problem::Problem;
 
 /// Where the metadata of a brought message hold what its client had beside the blocks, and an echo what it called the
 /// run.
 const OWN: &str = "ag_ui";
+/// Clients give up on an event of more than 10 MB.
+const SNAPSHOT_BYTES: usize = 8_000_000;
 
 pub struct Input {
     pub thread: String,
@@ -38,8 +40,10 @@ pub fn read(body: &Value) -> Result<Input, Problem> {
         _ => return Err(Problem::invalid_value("/messages", "messages must be a list.")),
     };
     let decided = decisions(&body["resume"])?;
-    let (before, want) =
-        if decided.is_empty() { said(messages)? } else { (Vec::new(), Want::Decide(decided)) };
+    let (before, want) = match decided.is_empty() {
+        true => said(messages)?,
+        false => (Vec::new(), Want::Decide { decided, last: last_of_user(messages)? }),
+    };
     let conversation = Some(thread.clone());
     let echo = run.as_ref().map(|run| json!({ OWN: { "run": run } }));
     Ok(Input { thread, run, asked: Asked { conversation, before, want, options, echo, ..Asked::default() } })
@@ -82,10 +86,19 @@ fn decision(entry: &Value, at: &str) -> Result<Decided, Problem> {
     Ok(Decided { approval, approve, reason, pointer: format!("{at}/interruptId") })
 }
 
+/// The place of the last message that somebody said.
+fn last(messages: &[Value]) -> Option<usize> {
+    messages.iter().rposition(|message| message["role"] != "activity" && message["role"] != "reasoning")
+}
+
+fn last_of_user(messages: &[Value]) -> Result<Option<Last>, Problem> {
+    let Some(at) = last(messages).filter(|at| messages[*at]["role"] == "user") else { return Ok(None) };
+    let pointer = format!("/messages/{at}");
+    Ok(Some(Last { name: name(&messages[at], &pointer, "id")?, pointer }))
+}
+
 fn said(messages: &[Value]) -> Result<(Vec<Said>, Want), Problem> {
-    let last =
-        messages.iter().rposition(|message| message["role"] != "activity" && message["role"] != "reasoning");
-    let Some(last) = last else {
+    let Some(last) = last(messages) else {
         return Err(Problem::invalid_value("/messages", "messages must have a user's message."));
     };
     if messages[last]["role"] != "user" {
@@ -151,12 +164,19 @@ fn file(part: &Value, at: &str) -> Result<FilePart, Problem> {
     })
 }
 
+/// The files of a message from before, as far as they are ones.
+fn files(message: &Value, n: usize) -> Vec<FilePart> {
+    let parts = message["content"].as_array().into_iter().flatten().enumerate();
+    let files = parts.filter(|(_, part)| part["type"] != "text");
+    files.filter_map(|(at, part)| file(part, &format!("/messages/{n}/content/{at}")).ok()).collect()
+}
+
 /// The messages before the last. One answer is several of a client's messages: what it thought, said and called, and what
 /// the calls came to. Their ids are kept beside it.
 fn earlier(messages: &[Value]) -> Vec<Said> {
     let mut before: Vec<Said> = Vec::new();
     let mut thoughts: Vec<(&Value, Block)> = Vec::new();
-    for message in messages {
+    for (n, message) in messages.iter().enumerate() {
         let text = text(&message["content"]);
         let role = match message["role"].as_str() {
             Some("reasoning") => {
@@ -186,7 +206,8 @@ fn earlier(messages: &[Value]) -> Vec<Said> {
             metadata.entry(OWN).or_insert_with(|| json!({ "role": message["role"] }));
         }
         content.extend(calls);
-        before.push(Said { name, role, content, metadata, files: Vec::new() });
+        let files = if role == MessageRole::User { files(message, n) } else { Vec::new() };
+        before.push(Said { name, role, content, metadata, files });
     }
     before.extend(thought(thoughts));
     before
@@ -241,6 +262,23 @@ fn answer(message: &Value, before: &mut [Said]) {
             }
             return;
         }
+    }
+}
+
+/// Leaves the newest messages, as many as a client takes at once. They begin with a user's, so that each answer is whole.
+pub fn newest(messages: &mut Vec<Value>) {
+    let mut left = SNAPSHOT_BYTES;
+    let fits = |message: &&Value| {
+        let size = message.to_string().len();
+        let fits = size < left;
+        left = left.saturating_sub(size + 1);
+        fits
+    };
+    let cut = messages.len() - messages.iter().rev().take_while(fits).count();
+    if cut > 0 {
+        let begins = |role: &str| messages[cut..].iter().position(|message| message["role"] == role);
+        let first = begins("user").or_else(|| begins("assistant")).unwrap_or(messages.len() - cut);
+        messages.drain(..cut + first);
     }
 }
 

@@ -34,7 +34,8 @@ pub fn read(body: &Value) -> Result<Asked, Problem> {
             return Err(Problem::invalid_value("/trigger", detail));
         }
     };
-    let before = messages.iter().filter_map(said).collect();
+    let before = messages.iter().enumerate();
+    let before = before.filter_map(|(n, message)| said(message, &format!("/messages/{n}"))).collect();
     Ok(Asked { conversation, before, want, options, ..Asked::default() })
 }
 
@@ -57,7 +58,7 @@ fn submitted(last: Option<&Value>, message_id: Option<&str>, at: &str) -> Result
                     "The last message must be a user's, or one with an answer to an approval request.";
                 return Err(Problem::invalid_value(at, detail));
             }
-            Ok(Want::Decide(decided))
+            Ok(Want::Decide { decided, last: None })
         }
         _ => Err(Problem::invalid_value(&format!("{at}/role"), "role must be user or assistant.")),
     }
@@ -93,16 +94,7 @@ fn incoming(message: &Value, at: &str) -> Result<Incoming, Problem> {
                 let text = member::<String>(part, &at, "text")?;
                 read.texts.extend(text);
             }
-            Some("file") => {
-                let url = member::<String>(part, &at, "url")?;
-                let none = || Problem::invalid_value(&format!("{at}/url"), "A file part has a url.");
-                read.files.push(FilePart {
-                    name: member(part, &at, "filename")?,
-                    media_type: part["mediaType"].as_str().unwrap_or("").to_owned(),
-                    url: url.ok_or_else(none)?,
-                    pointer: format!("{at}/url"),
-                });
-            }
+            Some("file") => read.files.push(file(part, &at)?),
             _ => {}
         }
     }
@@ -117,8 +109,19 @@ fn incoming(message: &Value, at: &str) -> Result<Incoming, Problem> {
     Ok(read)
 }
 
-/// A message from before, as far as it can be kept: texts, thoughts, calls, sources, and what is its client's own.
-fn said(message: &Value) -> Option<Said> {
+fn file(part: &Value, at: &str) -> Result<FilePart, Problem> {
+    let url = member::<String>(part, at, "url")?;
+    let none = || Problem::invalid_value(&format!("{at}/url"), "A file part has a url.");
+    Ok(FilePart {
+        name: member(part, at, "filename")?,
+        media_type: part["mediaType"].as_str().unwrap_or("").to_owned(),
+        url: url.ok_or_else(none)?,
+        pointer: format!("{at}/url"),
+    })
+}
+
+/// A message from before, as far as it can be kept: texts, files, thoughts, calls, sources, and what is its client's own.
+fn said(message: &Value, at: &str) -> Option<Said> {
     let role = MessageRole::parse(message["role"].as_str()?)?;
     // Only an answer cites.
     let kept = |part: &Value| {
@@ -128,18 +131,23 @@ fn said(message: &Value) -> Option<Said> {
     if let Some(text) = message["content"].as_str().filter(|text| content.is_empty() && !text.is_empty()) {
         content.push(Block::Text { text: text.to_owned() });
     }
-    let metadata = own(message, |part| kept(part).is_some());
-    Some(Said { name: message["id"].as_str().map(str::to_owned), role, content, metadata, files: Vec::new() })
+    // Only what a user sent is a file of the conversation.
+    let sent = |part: &Value| role == MessageRole::User && part["type"] == "file";
+    let files = parts(message).enumerate().filter(|(_, part)| sent(part));
+    let files = files.filter_map(|(n, part)| file(part, &format!("{at}/parts/{n}")).ok()).collect();
+    let metadata = own(message, |part| sent(part) || kept(part).is_some());
+    Some(Said { name: message["id"].as_str().map(str::to_owned), role, content, metadata, files })
 }
 
-/// What no block can hold: a message's metadata, and its parts that are data or a document's, each with its place among
-/// those that stay.
+/// What no block can hold: a message's metadata, and its parts that are data, a document's, a model's files or a vendor's
+/// own, each with its place among those that stay.
 fn own(message: &Value, stays: impl Fn(&Value) -> bool) -> Map<String, Value> {
     let (mut kept, mut place) = (Vec::new(), 0);
     for part in parts(message) {
         let stays = stays(part);
         let kind = part["type"].as_str().unwrap_or("");
-        if !stays && (kind.starts_with("data-") || kind.starts_with("source-")) {
+        let own = matches!(kind, "file" | "reasoning-file" | "custom");
+        if !stays && (own || kind.starts_with("data-") || kind.starts_with("source-")) {
             kept.push(json!([place, part]));
             place += 1;
         }

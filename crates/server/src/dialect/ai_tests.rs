@@ -54,7 +54,7 @@ fn answers_to_approvals_are_decisions() {
     };
     let assistant = |part: Value| json!({ "id": "a", "role": "assistant", "parts": [part] });
     let body = json!({ "id": "c", "messages": [assistant(part("approval-responded", json!(false)))] });
-    let Want::Decide(decided) = read(&body).unwrap().want else { panic!() };
+    let Want::Decide { decided, .. } = read(&body).unwrap().want else { panic!() };
     assert_eq!((decided[0].approval.as_str(), decided[0].approve), ("p", false));
     let waiting = json!({ "id": "c", "messages": [assistant(part("approval-requested", Value::Null))] });
     assert!(read(&waiting).is_err());

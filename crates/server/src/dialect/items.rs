@@ -88,6 +88,13 @@ pub fn read_news(items: &[Value], at: &str) -> Result<News, Problem> {
             }
         }
     }
+    // The response that asked goes on with what was decided, and with nothing else.
+    let beside = items.iter().position(|item| item["type"] != "mcp_approval_response");
+    if let Some(n) = beside.filter(|_| !news.decided.is_empty()) {
+        let detail = "A decision goes on with the response that asked: send it alone, and the message once that \
+                      response has ended.";
+        return Err(Problem::invalid_value(&format!("{at}/{n}"), detail));
+    }
     Ok(news)
 }
 

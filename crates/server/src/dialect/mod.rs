@@ -3,6 +3,8 @@
 
 pub mod ag_ui;
 pub mod ai;
+pub mod bring;
+mod decide;
 mod files;
 pub mod go_on;
 pub mod items;
@@ -59,7 +61,15 @@ pub enum Want {
     /// last one.
     Again { message: Option<String>, of: Option<Incoming> },
     /// People have decided on calls of the run under way.
-    Decide(Vec<Decided>),
+    Decide { decided: Vec<Decided>, last: Option<Last> },
+}
+
+/// The user's message that ends a client's whole list. Beside a decision it has been heard already, or it is refused.
+#[derive(Debug)]
+pub struct Last {
+    pub name: Option<String>,
+    /// Where it stands in the request.
+    pub pointer: String,
 }
 
 /// A user's message on its way in.

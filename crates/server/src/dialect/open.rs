@@ -1,14 +1,9 @@
 //! From what a client asked for to a run: finds or makes the conversation, brings files and earlier messages in, and
 //! starts the turn.
 
-use std::collections::HashSet;
-
 use axum::http::StatusCode;
-use domain::answer::sources_json;
-use domain::approval::Decision;
 use domain::conversation::{ConversationPatch, NewConversation};
-use domain::file::File;
-use domain::message::{Block, Message, MessageRole, NewMessage, Window, plain_text};
+use domain::message::{Block, Message, MessageRole, Window, plain_text};
 use domain::model::Manner;
 use domain::run::{Brought, Run, RunStatus, StartTurn, TurnMessage, message_id, named_id, spelled_id};
 use domain::scope::Scope;
@@ -21,7 +16,9 @@ use turn::TurnError;
 use uuid::Uuid;
 
 use super::ag_ui::run_name;
-use super::{Asked, Decided, Incoming, Options, Said, Want, files};
+use super::bring::{bring, catch_up, check_files};
+use super::decide::{check_heard, decide, run_of};
+use super::{Asked, Incoming, Options, Said, Want, files};
 use crate::jsonapi::error::Source;
 use crate::problem::Problem;
 use crate::routes::turns::check_names;
@@ -30,21 +27,21 @@ use crate::state::AppState;
 /// How much of a thread is read at first: what a client names is nearly always near its end.
 const NEAR: usize = 64;
 /// How many runs of a conversation are looked at to find those that are not over.
-const RUNS: usize = 100;
+pub const RUNS: usize = 100;
 
 pub enum Opened {
     /// A new run, which the caller may follow as its own.
     Started(Run),
     /// A run that was there before.
     Found(Run),
-    /// The run under way, on which people have just decided.
-    Decided(Run),
+    /// The run on which people have just decided, and which of its approvals they did.
+    Decided(Run, Vec<Uuid>),
 }
 
 impl Opened {
     pub fn run(&self) -> &Run {
         match self {
-            Self::Started(run) | Self::Found(run) | Self::Decided(run) => run,
+            Self::Started(run) | Self::Found(run) | Self::Decided(run, _) => run,
         }
     }
 }
@@ -90,6 +87,10 @@ pub async fn open(
     asked: Asked,
     idempotency: Option<Idempotency>,
 ) -> Result<Opened, Problem> {
+    // Before anything is looked at: what the request named may be gone since, and is not asked for again.
+    if let Some(run) = app.turns.find_repeated(scope, idempotency.as_ref()).await? {
+        return Ok(Opened::Found(run));
+    }
     let Asked { conversation, before, want, replace, options, instructions, manner, max_tokens, echo } =
         asked;
     let id = conversation.as_deref().map(|name| conversation_id(scope, name));
@@ -101,9 +102,12 @@ pub async fn open(
         Opening { app, scope, id, replace, options, instructions, manner, max_tokens, echo, idempotency };
     match (want, found) {
         (Want::Nothing, _) => Err(Problem::invalid_value("/messages", "There is no message to answer.")),
-        (Want::Decide(decisions), Some(found)) => opening.decide(found.conversation.id, decisions).await,
-        (Want::Decide(_), None) => Err(Problem::not_found()),
-        (Want::Answer { message, edit }, Some(found)) => opening.answer(found, message, edit).await,
+        (Want::Decide { decided, last }, Some(found)) => {
+            check_heard(app, scope, &found, last).await?;
+            decide(app, scope, found.conversation.id, decided).await
+        }
+        (Want::Decide { .. }, None) => Err(Problem::not_found()),
+        (Want::Answer { message, edit }, Some(found)) => opening.answer(found, before, message, edit).await,
         (Want::Again { message, of }, Some(found)) => opening.again(found, message, of).await,
         (Want::Answer { message, .. } | Want::Again { of: Some(message), .. }, None) => {
             opening.first(before, message).await
@@ -127,7 +131,13 @@ struct Opening<'a> {
 
 impl Opening<'_> {
     /// A message for a conversation that is there.
-    async fn answer(self, mut found: Thread, message: Incoming, edit: bool) -> Result<Opened, Problem> {
+    async fn answer(
+        self,
+        mut found: Thread,
+        before: Vec<Said>,
+        message: Incoming,
+        edit: bool,
+    ) -> Result<Opened, Problem> {
         let conversation = found.conversation.id;
         let at = match &message.name {
             Some(name) if edit => self.place(&mut found, name).await?,
@@ -138,13 +148,19 @@ impl Opening<'_> {
         let text = plain_text(&blocks(&message));
         match known {
             // It has been heard already: the client tries again, or its user goes on elsewhere.
-            Some(known) if !edit && known.text == text => match self.run_of(conversation, known.id).await? {
-                Some(run) if !self.is_another_try(&run).await? => Ok(Opened::Found(run)),
-                _ => self.start(Some(conversation), Some(known.id), None).await,
-            },
+            Some(known) if !edit && known.text == text => {
+                match run_of(self.app, self.scope, conversation, known.id).await? {
+                    Some(run) if !self.is_another_try(&run).await? => Ok(Opened::Found(run)),
+                    _ => self.start(Some(conversation), Some(known.id), None).await,
+                }
+            }
             Some(known) => self.start(Some(conversation), Some(known.id), Some(message)).await,
             // Of an edit, too: what was refused when it was sent is not here, and is said now.
-            None => self.say(conversation, message).await,
+            None => {
+                self.check(&message)?;
+                catch_up(self.app, self.scope, &found, before).await?;
+                self.say(conversation, message).await
+            }
         }
     }
 
@@ -205,11 +221,6 @@ impl Opening<'_> {
         }
         let before = self.app.store.get_asking(self.scope, run.id).await?.turn.brought.echo;
         Ok(before.as_ref().and_then(run_name) != Some(name))
-    }
-
-    async fn run_of(&self, conversation: Uuid, message: Uuid) -> Result<Option<Run>, Problem> {
-        let runs = self.app.store.list_runs(self.scope, conversation, None, RUNS).await?;
-        Ok(runs.into_iter().find(|run| run.message == Some(message)))
     }
 
     /// A message for a conversation that is not there yet.
@@ -349,41 +360,6 @@ impl Opening<'_> {
             brought,
         }
     }
-
-    async fn decide(self, conversation: Uuid, decisions: Vec<Decided>) -> Result<Opened, Problem> {
-        let (app, scope) = (self.app, self.scope);
-        let over = || {
-            Problem::new(
-                StatusCode::CONFLICT,
-                "run_ended",
-                "Conflict",
-                "Nothing of this conversation waits for a decision any more.",
-            )
-        };
-        let run = active_run(app, scope, conversation).await?.ok_or_else(over)?;
-        let thread = app.store.get_thread(scope, conversation, None.into()).await?.conversation;
-        if !scope.owns(&thread.owner) {
-            return Err(Problem::forbidden("Only the conversation's owner and admins decide on its calls."));
-        }
-        let asked = app.store.list_approvals(scope.workspace, run.id).await?;
-        let mut known: Vec<(Uuid, Decision)> = Vec::new();
-        for Decided { approval, approve, reason, pointer } in decisions {
-            let unknown = || {
-                let detail = format!("Nothing of the run under way asks for the approval {approval:?}.");
-                Problem::invalid_value(&pointer, detail)
-            };
-            let one = asked.iter().find(|one| one.id.to_string() == approval).ok_or_else(unknown)?;
-            if known.iter().any(|(id, said)| *id == one.id && said.approve != approve) {
-                return Err(Problem::invalid_value(&pointer, "This approval is both given and refused."));
-            }
-            known.push((one.id, Decision { approve, reason, by: scope.user.clone(), at: app.clock.now() }));
-        }
-        // All or none: no call is made for a request that is refused.
-        for (id, decision) in &known {
-            app.store.decide_approval(scope, run.id, *id, decision).await?;
-        }
-        Ok(Opened::Decided(run))
-    }
 }
 
 /// The refusal of OpenAI's API for a conversation with a run under way.
@@ -409,7 +385,7 @@ pub fn busy_is_locked(problem: Problem) -> Problem {
 fn writes_nothing(opened: &Result<Opened, Problem>) -> bool {
     match opened {
         Ok(Opened::Started(_)) => false,
-        Ok(Opened::Found(_) | Opened::Decided(_)) => true,
+        Ok(Opened::Found(_) | Opened::Decided(..)) => true,
         Err(problem) => problem.status.is_client_error(),
     }
 }
@@ -438,58 +414,4 @@ pub fn client_id(message: &Message) -> Option<String> {
         client_id: Option<String>,
     }
     serde_json::from_str::<Metadata>(&message.metadata).ok()?.client_id
-}
-
-/// What can be refused of their files before anything is written.
-pub fn check_files(app: &AppState, said: &[Said]) -> Result<(), Problem> {
-    said.iter().try_for_each(|said| files::check(app, &said.files))
-}
-
-/// Puts messages from before this server heard of them at the end of a thread, with their files; answers their ids and
-/// the conversation's version.
-pub async fn bring(
-    app: &AppState,
-    scope: &Scope,
-    conversation: Uuid,
-    said: Vec<Said>,
-) -> Result<(Vec<Uuid>, i64), Problem> {
-    check_files(app, &said)?;
-    let mut new = Vec::new();
-    let brought = async {
-        let (mut messages, mut taken) = (Vec::new(), HashSet::new());
-        for mut said in said.into_iter().filter(|said| !said.content.is_empty() || !said.files.is_empty()) {
-            let put = files::put(app, scope, conversation, &said.files).await?;
-            new.extend(put.new);
-            if said.content.is_empty() {
-                let names: Vec<&str> = put.files.iter().map(|file| file.name.as_str()).collect();
-                said.content.push(Block::Text { text: names.join(", ") });
-            }
-            let attached: Vec<_> = put.files.iter().map(File::attachment).collect();
-            let file_attachments = serde_json::to_string(&attached).unwrap_or_else(|_| "[]".into());
-            messages.push(NewMessage { file_attachments, ..earlier(app, scope, said, &mut taken) });
-        }
-        let thread = app.store.append_messages(scope, conversation, &messages, app.clock.now()).await?;
-        Ok((messages.iter().map(|message| message.id).collect(), thread.version))
-    };
-    let brought = brought.await;
-    if brought.as_ref().is_err_and(|problem: &Problem| problem.status.is_client_error()) {
-        for file in new {
-            let _ = app.store.delete_file(scope, file, app.clock.now()).await;
-        }
-    }
-    brought
-}
-
-/// `taken` are the names of those before it.
-fn earlier(app: &AppState, scope: &Scope, said: Said, taken: &mut HashSet<String>) -> NewMessage {
-    let name = said.name.filter(|name| taken.insert(name.clone()));
-    let id = name.as_deref().map_or_else(|| app.clock.new_id(), |name| message_id(scope.workspace, name));
-    let is_id = name.as_deref().is_some_and(|name| spelled_id(name).is_some());
-    let mut metadata = said.metadata;
-    if let Some(name) = name.filter(|_| !is_id) {
-        metadata.insert("client_id".into(), name.into());
-    }
-    let metadata = serde_json::Value::Object(metadata).to_string();
-    let (sources, content) = (sources_json(&said.content), said.content);
-    NewMessage { content, sources, metadata, ..NewMessage::text(id, said.role, "", app.clock.now()) }
 }

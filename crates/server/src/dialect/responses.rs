@@ -1,7 +1,7 @@
 //! Requests of OpenAI's Responses, and the object that answers them.
 
 use domain::conversation::Mode;
-use domain::model::Manner;
+use domain::model::{Choice, Manner};
 use domain::run::{OnBusy, OnDisconnect, Run};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
@@ -108,7 +108,18 @@ fn manner(body: &Value) -> Manner {
         }
         _ => None,
     };
+    let choice = match &body["tool_choice"] {
+        Value::String(choice) if choice == "none" => Some(Choice::None),
+        Value::String(choice) if choice == "required" => Some(Choice::Any),
+        choice if matches!(choice["type"].as_str(), Some("function" | "custom" | "mcp")) => {
+            choice["name"].as_str().map(|name| Choice::Tool(name.to_owned()))
+        }
+        _ => None,
+    };
     Manner {
+        choice,
+        // Many at once are what models make by themselves; not every server knows the word.
+        parallel: body["parallel_tool_calls"].as_bool().filter(|parallel| !parallel),
         temperature: body["temperature"].as_number().cloned(),
         top_p: body["top_p"].as_number().cloned(),
         effort: body["reasoning"]["effort"].as_str().map(str::to_owned),
@@ -152,7 +163,11 @@ fn input(body: &Value, first: bool) -> Result<Input, Problem> {
         _ => return Err(Problem::invalid_value("/input", "input must be a text or a list of items.")),
     };
     if !decided.is_empty() {
-        return Ok(Input { before: Vec::new(), rules: Vec::new(), want: Want::Decide(decided) });
+        return Ok(Input {
+            before: Vec::new(),
+            rules: Vec::new(),
+            want: Want::Decide { decided, last: None },
+        });
     }
     let message = message.ok_or_else(|| {
         Problem::invalid_value("/input", "The last item of input must be a user's message.")

@@ -6,6 +6,7 @@ use domain::model::{
     Prompt, Said, ToolSpec, Verbatim,
 };
 use domain::prompt::valid;
+use domain::wire::usage_of;
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
 
@@ -158,10 +159,9 @@ impl Events {
 
     /// The message with these blocks.
     fn message(&self, content: Value, reason: Option<&str>) -> Value {
-        let usage = self.gathered.usage;
         json!({ "id": format!("msg_{}", self.id), "type": "message", "role": "assistant", "model": self.model, "content": content,
             "stop_reason": reason, "stop_sequence": null,
-            "usage": { "input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens } })
+            "usage": usage_of(self.gathered.usage, self.gathered.details) })
     }
 
     fn send(&mut self, data: &Value, out: &mut Vec<u8>) {
@@ -263,10 +263,9 @@ impl Writer for Events {
             ModelEvent::Usage(_) | ModelEvent::Details(_) => {}
             ModelEvent::End(Ok(finish)) => {
                 self.finish(out);
-                let usage = self.gathered.usage;
-                let end = json!({ "type": "message_delta",
-                    "delta": { "stop_reason": reason(*finish), "stop_sequence": null },
-                    "usage": { "input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens } });
+                let end = json!({ "type": "message_delta", "delta": { "stop_reason": reason(*finish),
+                        "stop_sequence": null, "stop_details": null, "container": null },
+                    "usage": usage_of(self.gathered.usage, self.gathered.details) });
                 self.send(&end, out);
                 self.send(&json!({ "type": "message_stop" }), out);
             }

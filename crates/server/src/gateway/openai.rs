@@ -6,6 +6,7 @@ use domain::model::{
     Prompt, Said, ToolSpec, Verbatim,
 };
 use domain::prompt::valid;
+use domain::run::UsageDetails;
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
 
@@ -187,8 +188,17 @@ impl Chunks {
 
     fn usage(&self) -> Value {
         let usage = self.gathered.usage;
-        json!({ "prompt_tokens": usage.input_tokens, "completion_tokens": usage.output_tokens,
-            "total_tokens": usage.input_tokens + usage.output_tokens })
+        let mut told = json!({ "prompt_tokens": usage.input_tokens, "completion_tokens": usage.output_tokens,
+            "total_tokens": usage.input_tokens + usage.output_tokens });
+        let UsageDetails { cached_tokens, cache_write_tokens, reasoning_tokens } = self.gathered.details;
+        if cached_tokens + cache_write_tokens > 0 {
+            told["prompt_tokens_details"] =
+                json!({ "cached_tokens": cached_tokens, "cache_write_tokens": cache_write_tokens });
+        }
+        if reasoning_tokens > 0 {
+            told["completion_tokens_details"] = json!({ "reasoning_tokens": reasoning_tokens });
+        }
+        told
     }
 }
 

@@ -52,7 +52,7 @@ pub async fn run(
             Opened::Found(run) => {
                 (Telling::plain(renderer(0)), app.turns.follow(stream, run.id, 0).await?, run)
             }
-            Opened::Decided(run) => {
+            Opened::Decided(run, _) => {
                 let (telling, follower) = go_on(&app, &scope, stream, run.id, renderer).await?;
                 (telling, follower, run)
             }
@@ -101,6 +101,7 @@ pub async fn connect(
     let mut messages = ag_ui::messages(&app.public_url, id, &stored);
     let told = events.iter().map(|event| (event.kind, &*event.data));
     ag_ui_messages(&app.public_url, told, &mut messages);
+    ag_ui::newest(&mut messages);
     let after = events.last().map_or(0, |event| event.seq);
     let run_name =
         name.or(active.as_ref().map(|run| run.id.to_string())).unwrap_or_else(|| thread_name.clone());

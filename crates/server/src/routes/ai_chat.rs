@@ -60,7 +60,7 @@ pub async fn chat(
                 Ok(respond_as(follower, telling, caller, &run))
             }
             Opened::Found(run) => whole(&app, stream, caller, &run, 0).await,
-            Opened::Decided(run) => {
+            Opened::Decided(run, _) => {
                 let renderer = |after| Renderer::after(Wire::UiMessage, after).at(&app.public_url);
                 let (telling, follower) = go_on(&app, &scope, stream, run.id, renderer).await?;
                 Ok(respond_as(follower, telling, caller, &run))

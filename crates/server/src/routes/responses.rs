@@ -68,7 +68,11 @@ pub async fn create(
         if let Some(model) = &asked.options.model {
             app.models.find(model).map_err(unknown_model)?;
         }
-        if let Some(previous) = &previous {
+        let key = idempotency(&headers, &bytes)?;
+        let repeated = app.turns.find_repeated(&scope, key.as_ref()).await?.is_some();
+        if repeated {
+            // Its run is the answer: no branch is gone on with once more.
+        } else if let Some(previous) = &previous {
             (asked.conversation, asked.replace) = place(&app, &scope, previous).await?;
         } else if let Some(name) = &asked.conversation {
             let id = own_id(name, "conv")?;
@@ -77,16 +81,15 @@ pub async fn create(
         }
         let place = app.turns.open_stream(&scope)?;
         let (echo, model) = (asked.echo.clone(), asked.options.model.clone());
-        let (opened, forget) =
-            open_whole(&caller, named, &scope, asked, idempotency(&headers, &bytes)?, store).await?;
+        let (opened, forget) = open_whole(&caller, named, &scope, asked, key, store).await?;
         let voice = |run: &Run| Responses::new(base(run, echo.as_ref(), model.as_deref()));
         let (follower, voice, run) = match opened {
             Opened::Started(run) => (app.turns.follow_started(place, run.id), voice(&run), run),
             Opened::Found(run) => (app.turns.follow(place, run.id, 0).await?, voice(&run), run),
             // It is the same response that goes on.
-            Opened::Decided(run) => {
-                let asking = app.store.get_asking(&scope, run.id).await?;
-                (app.turns.follow(place, run.id, 0).await?, voice_of(&asking), run)
+            Opened::Decided(run, decided) => {
+                let voice = voice_since(&app, &scope, run.id, &decided).await?;
+                (app.turns.follow(place, run.id, 0).await?, voice, run)
             }
         };
         if stream {
@@ -177,6 +180,26 @@ async fn asking(app: &AppState, scope: &Scope, id: &str) -> Result<Asking, Probl
 fn voice_of(asking: &Asking) -> Responses {
     let turn = &asking.turn;
     Responses::new(base(&asking.run, turn.brought.echo.as_ref(), turn.model.as_deref()))
+}
+
+/// A response that goes on after decisions: what came before its client has. Approvals are told as long as they wait.
+async fn voice_since(
+    app: &AppState,
+    scope: &Scope,
+    run: Uuid,
+    decided: &[Uuid],
+) -> Result<Responses, Problem> {
+    let asking = app.store.get_asking(scope, run).await?;
+    let known = app.store.list_approvals(scope.workspace, run).await?;
+    let over = known.iter().filter(|one| one.decision.is_some()).map(|one| one.id.to_string());
+    let (names, mut from): (Vec<String>, i64) = (decided.iter().map(Uuid::to_string).collect(), 0);
+    let asked = |event: Seen| {
+        if event.kind == "approval" && names.iter().any(|name| event.data.contains(name.as_str())) {
+            from = event.seq;
+        }
+    };
+    log::each(app, scope, run, asked).await?;
+    Ok(voice_of(&asking).going_on(from, over.collect()))
 }
 
 /// The response at its end, or where people have to decide before it goes on.

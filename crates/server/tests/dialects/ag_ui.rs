@@ -23,6 +23,9 @@ stories!(
     an_interrupt_that_is_not_there_is_refused,
     calls_are_decided_one_by_one,
     bad_input_is_told_at_its_place,
+    a_message_beside_a_decision_is_refused,
+    files_of_a_thread_from_elsewhere_come_along,
+    a_snapshot_is_no_longer_than_its_client_takes,
 );
 
 fn post(world: &World, path: &str, body: &Value) -> RequestBuilder {
@@ -478,5 +481,82 @@ async fn bad_input_is_told_at_its_place(backend: Backend) -> Option<()> {
         );
     }
     assert_eq!(world.count().await, (0, 0));
+    Some(())
+}
+
+async fn a_message_beside_a_decision_is_refused(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let asked = waiting(&world, &careful(&world).await, "t", "list files").await;
+    let outcome = &asked.last().unwrap().data["outcome"];
+    let yes = json!([{ "interruptId": outcome["interrupts"][0]["id"], "status": "resolved",
+        "payload": { "approve": true } }]);
+    let with = |messages: Value| {
+        let mut body = resume("t", &yes);
+        body["messages"] = messages;
+        body
+    };
+    let called = json!({ "id": "a", "role": "assistant", "toolCalls": [] });
+    for (messages, at) in [
+        (json!([user("u", "list files"), called, user("v", "and hurry")]), 2),
+        (json!([user("u", "list files"), user("v", "and hurry")]), 1),
+        (json!([{ "role": "user", "content": "and hurry" }]), 0),
+    ] {
+        let answer = ask(post(&world, "/v1/ag-ui", &with(messages))).await;
+        let told = (answer.status, &answer.body["source"]["pointer"]);
+        assert_eq!(told, (422, &json!(format!("/messages/{at}"))), "{}", answer.text);
+    }
+    assert_eq!(connected(&world, "t").await["outcome"], *outcome, "it still waits");
+    // What it goes on from is in the list, too.
+    let rest = run(&world, &with(json!([user("u", "list files"), called]))).await;
+    assert_eq!(rest.last().unwrap().data["outcome"]["type"], "success");
+    Some(())
+}
+
+async fn files_of_a_thread_from_elsewhere_come_along(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let part = json!({ "type": "document", "filename": "a.txt",
+        "source": { "type": "data", "value": "aGk=", "mimeType": "text/plain" } });
+    let sent = [
+        json!({ "id": "u1", "role": "user", "content": [{ "type": "text", "text": "Look" }, part] }),
+        json!({ "id": "u2", "role": "user", "content": [part] }),
+        user("u3", "And now?"),
+    ];
+    let live = Live::open(post(&world, "/v1/ag-ui", &input("old", "r-1", &sent))).await;
+    let conversation = live.header("threadkeep-conversation");
+    live.rest().await;
+    let stored = world.conversation(&conversation).await["messages"].clone();
+    for (at, content) in [(0, "Look"), (1, "a-1.txt")] {
+        let message = &stored[at];
+        assert_eq!(
+            (&message["content"], &message["fileAttachments"][0]["size"]),
+            (&json!(content), &json!(2))
+        );
+    }
+    assert_eq!(kept(&world, "old").await[0]["content"].as_array().map(Vec::len), Some(2));
+    Some(())
+}
+
+/// Clients take 10 MB at once.
+async fn a_snapshot_is_no_longer_than_its_client_takes(backend: Backend) -> Option<()> {
+    let world = World::start_with(backend, |config| config.limits.max_body_bytes = 16 << 20).await?;
+    let long = "long ".repeat(600_000);
+    let call = json!({ "id": "t1", "type": "function", "function": { "name": "look", "arguments": "{}" } });
+    let before = [
+        user("u1", &long),
+        user("u2", &long),
+        json!({ "id": "a2", "role": "assistant", "toolCalls": [call] }),
+        json!({ "id": "m2", "role": "tool", "toolCallId": "t1", "content": long }),
+        user("u3", &long),
+        json!({ "id": "a3", "role": "assistant", "content": "So." }),
+    ];
+    let mut sent = before.to_vec();
+    sent.push(user("u4", "And now?"));
+    run(&world, &input("old", "r-1", &sent)).await;
+    let whole = Live::open(post(&world, "/v1/ag-ui/connect", &input("old", "r", &[]))).await.rest().await;
+    lawful(&whole);
+    assert!(whole[1].data.to_string().len() < 8 << 20);
+    let messages = whole[1].data["messages"].as_array().unwrap();
+    let ids: Vec<&Value> = messages[..3].iter().map(|message| &message["id"]).collect();
+    assert_eq!(ids, ["u3", "a3", "u4"], "a turn is told whole or not at all");
     Some(())
 }

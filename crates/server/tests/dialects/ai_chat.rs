@@ -24,6 +24,9 @@ stories!(
     an_approval_that_is_not_there_is_refused,
     refusals_are_words_for_people,
     what_others_have_is_not_there,
+    a_key_is_one_run,
+    files_of_a_chat_from_elsewhere_come_along,
+    what_never_arrived_is_heard_with_the_next_message,
 );
 
 pub fn user(id: &str, text: &str) -> Value {
@@ -307,7 +310,8 @@ async fn a_chat_from_elsewhere_brings_its_messages(backend: Backend) -> Option<(
     assert_eq!(world.thread(&conversation).await, thread(&told));
     assert_eq!(world.conversation(&conversation).await["title"], "hi");
     // What is here is not told again: the client's list counts no more.
-    let body = json!({ "id": "old", "messages": [user("x", "forged"), user("u3", "and on")] });
+    let forged = json!({ "id": "a2", "role": "assistant", "parts": [{ "type": "text", "text": "No." }] });
+    let body = json!({ "id": "old", "messages": [user("x", "forged"), forged, user("u3", "and on")] });
     chat(&world, body).await;
     assert_eq!(world.thread(&conversation).await.len(), 6);
     Some(())
@@ -476,16 +480,13 @@ async fn a_call_waits_for_the_user_of_the_page(backend: Backend) -> Option<()> {
                 "approval": { "id": request["approvalId"], "approved": false, "reason": "so" } });
             assert_eq!(page["messages"][1]["parts"][1], call);
         }
-        assert_eq!(
-            ask(post(
-                &world,
-                &json!({ "id": id, "messages": [{ "id": "a", "role": "assistant", "parts": [
-            { "type": "dynamic-tool", "approval": { "id": request["approvalId"], "approved": true } }] }] })
-            ))
-            .await
-            .status,
-            409
-        );
+        // Over: the same word again changes nothing, another is too late.
+        for (said, status) in [(approve, 200), (!approve, 409)] {
+            let part = json!({ "type": "dynamic-tool", "approval": { "id": request["approvalId"], "approved": said } });
+            let late = json!({ "id": id, "messages": [{ "id": "a", "role": "assistant", "parts": [part] }] });
+            let answer = ask(post(&world, &late)).await;
+            assert_eq!(answer.status, status, "{}", answer.text);
+        }
     }
     Some(())
 }
@@ -609,5 +610,136 @@ async fn what_others_have_is_not_there(backend: Backend) -> Option<()> {
     assert_eq!(text(&chat(&eve, json!({ "id": "mine", "message": user("v", "hi") })).await), "Hello.");
     gate.open();
     live.rest().await;
+    Some(())
+}
+
+async fn a_key_is_one_run(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let keyed = |key: &str, body: &Value| post(&world, body).header("idempotency-key", key.to_owned());
+    let first = Live::open(keyed("k1", &json!({ "id": "c", "messages": [user("u1", "one")] }))).await;
+    let (conversation, run) = (first.header("threadkeep-conversation"), first.run());
+    first.rest().await;
+    // Another body under a key that was used is refused, though it says what was heard already.
+    let other = json!({ "id": "c", "messages": [user("u1", "one")], "mode": "agent" });
+    let refused = ask(keyed("k1", &other)).await;
+    assert_eq!((refused.status, &refused.body["code"]), (422, &json!("idempotency_key_reused")));
+    // The answer that is to be given again is gone when the request comes again.
+    let again = json!({ "id": "c", "trigger": "regenerate-message", "messageId": run, "messages": [] });
+    let second = Live::open(keyed("k2", &again)).await;
+    let redone = second.run();
+    second.rest().await;
+    assert_ne!(redone, run);
+    let repeat = Live::open(keyed("k2", &again)).await;
+    assert_eq!(repeat.run(), redone);
+    repeat.rest().await;
+    assert_eq!(world.thread(&conversation).await, thread(&[("user", "one"), ("assistant", "Hello.")]));
+    Some(())
+}
+
+async fn files_of_a_chat_from_elsewhere_come_along(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let file =
+        |url: &str| json!({ "type": "file", "mediaType": "text/plain", "filename": "note.txt", "url": url });
+    let text = |text: &str| json!({ "type": "text", "text": text, "state": "done" });
+    let data = "data:text/plain;base64,aGVsbG8=";
+    let drawn = json!({ "type": "file", "mediaType": "image/png", "url": "https://a.example/x.png" });
+    let thought =
+        json!({ "type": "reasoning-file", "mediaType": "image/png", "url": "https://a.example/y.png" });
+    let own = json!({ "type": "custom", "kind": "vendor.thing", "providerMetadata": { "v": { "n": 1 } } });
+    let answers = [
+        json!({ "id": "a1", "role": "assistant", "metadata": 1,
+            "parts": [{ "type": "step-start" }, thought, text("Seen."), drawn, own] }),
+        json!({ "id": "a2", "role": "assistant", "metadata": 1, "parts": [{ "type": "step-start" }, drawn] }),
+    ];
+    let messages = json!([
+        { "id": "u1", "role": "user", "parts": [file(data), text("look")] }, answers[0],
+        { "id": "u2", "role": "user", "parts": [file(data)] }, answers[1], user("u3", "go on")]);
+    let live = Live::open(post(&world, &json!({ "id": "files", "messages": messages }))).await;
+    let conversation = live.header("threadkeep-conversation");
+    live.rest().await;
+    let stored = world.conversation(&conversation).await["messages"].clone();
+    for (at, content) in [(0, "look"), (2, "note-1.txt")] {
+        let message = &stored[at];
+        assert_eq!(
+            (&message["content"], &message["fileAttachments"][0]["size"]),
+            (&json!(content), &json!(5))
+        );
+    }
+    let shown = world.get("/v1/ai/chat/files").await.body["messages"].clone();
+    let kinds = |at: usize| -> Vec<Value> {
+        shown[at]["parts"].as_array().unwrap().iter().map(|part| part["type"].clone()).collect()
+    };
+    assert_eq!(
+        (kinds(0), kinds(2)),
+        (vec![json!("file"), json!("text")], vec![json!("file"), json!("text")])
+    );
+    assert_eq!([&shown[1], &shown[3]], [&answers[0], &answers[1]]);
+    // What cannot be had is refused, with its place, and nothing is kept.
+    let before = world.count().await;
+    let gone = json!({ "id": "gone", "messages": [
+        { "id": "u1", "role": "user", "parts": [text("look"), file("https://a.example/z.txt")] }, user("u2", "go on")] });
+    let refused = ask(post(&world, &gone)).await;
+    assert_eq!(
+        (refused.status, &refused.body["source"]["pointer"]),
+        (422, &json!("/messages/0/parts/1/url")),
+        "{}",
+        refused.text
+    );
+    assert_eq!(world.count().await, before);
+    Some(())
+}
+
+/// A request that never came, or was refused: its message is in the client's list when the next one comes.
+async fn what_never_arrived_is_heard_with_the_next_message(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let first = Live::open(post(&world, &json!({ "id": "c", "messages": [user("u1", "one")] }))).await;
+    let (conversation, run) = (first.header("threadkeep-conversation"), first.run());
+    first.rest().await;
+    let answered = json!({ "id": run, "role": "assistant", "parts": [{ "type": "text", "text": "Hello." }] });
+    let with_file = json!({ "id": "u3", "role": "user",
+        "parts": [{ "type": "file", "mediaType": "text/plain", "filename": "a.txt", "url": "data:text/plain,hi" }] });
+    let list = json!([user("u1", "one"), answered, user("u2", "two"), with_file, user("u4", "four")]);
+    let send = async |messages: &Value| {
+        let live = Live::open(post(&world, &json!({ "id": "c", "messages": messages }))).await;
+        let run = live.run();
+        live.rest().await;
+        run
+    };
+    let told = send(&list).await;
+    let expected = thread(&[
+        ("user", "one"),
+        ("assistant", "Hello."),
+        ("user", "two"),
+        ("user", "a.txt"),
+        ("user", "four"),
+        ("assistant", "Hello."),
+    ]);
+    assert_eq!(world.thread(&conversation).await, expected);
+    assert_eq!(send(&list).await, told, "heard once");
+    assert_eq!(world.thread(&conversation).await, expected);
+    // What waits in the queue is known, and nothing is put between a question and its answer.
+    let gate = Release::default();
+    world.play(wait_after(vec![delta("a")], &gate, "a"));
+    let post_in = |messages: Value, on_busy: &str| {
+        post(&world, &json!({ "id": "c", "messages": messages, "on_busy": on_busy }))
+    };
+    let mut busy = Live::open(post_in(json!([user("u5", "five")]), "reject")).await;
+    busy.until("text-delta").await;
+    let queued = Live::open(post_in(json!([user("u6", "six")]), "enqueue")).await;
+    let also = Live::open(post_in(json!([user("u6", "six"), user("u7", "seven")]), "enqueue")).await;
+    let unheard = ask(post_in(json!([user("u8", "eight"), user("u9", "nine")]), "enqueue")).await;
+    assert_eq!(
+        (unheard.status, &unheard.body["code"]),
+        (409, &json!("conversation_busy")),
+        "{}",
+        unheard.text
+    );
+    gate.open();
+    for live in [busy, queued, also] {
+        live.rest().await;
+    }
+    let said: Vec<String> =
+        world.thread(&conversation).await.into_iter().skip(6).map(|(_, text)| text).collect();
+    assert_eq!(said, ["five", "a", "six", "Hello.", "seven", "Hello."]);
     Some(())
 }

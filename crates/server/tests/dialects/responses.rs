@@ -23,6 +23,10 @@ stories!(
     what_is_not_stored_is_gone,
     what_is_not_stored_goes_with_its_client,
     errors_are_openais,
+    a_message_beside_a_decision_is_refused,
+    a_key_that_comes_again_is_the_same_response,
+    the_loop_over_approvals_ends,
+    no_tool_is_called_where_none_may_be,
 );
 
 pub(super) fn post(world: &World, path: &str, body: &Value) -> RequestBuilder {
@@ -382,14 +386,21 @@ async fn a_response_that_asks_ends_and_goes_on(backend: Backend) -> Option<()> {
         }
         let ended = respond(decide(&request["id"], json!(approve))).await;
         assert_eq!((&ended["id"], &ended["status"]), (&asked["id"], &json!("completed")));
-        assert_eq!(
-            types(&ended),
-            ["function_call", "mcp_approval_request", "function_call_output", "message"]
-        );
-        let output = ended["output"][2]["output"].as_str().unwrap();
+        // What came before the decision is not told again; who asks for the response has all of it.
+        assert_eq!(types(&ended), ["function_call_output", "message"]);
+        let output = ended["output"][0]["output"].as_str().unwrap();
         assert_eq!(output.contains("did not allow"), !approve, "{output}");
-        assert_eq!(world.get(&format!("/v1/responses/{id}")).await.body, ended);
-        assert_eq!(items(&world, &ended).await[1..], *ended["output"].as_array().unwrap());
+        let mut whole = world.get(&format!("/v1/responses/{id}")).await.body;
+        let told = [&asked["output"], &ended["output"]].map(|output| output.as_array().unwrap().clone());
+        assert_eq!(whole["output"], json!(told.concat()));
+        assert_eq!(items(&world, &ended).await[1..], *whole["output"].as_array().unwrap());
+        whole["output"] = ended["output"].clone();
+        assert_eq!(whole, ended);
+        // The same decision once more is no other.
+        let again = respond(decide(&request["id"], json!(approve))).await;
+        assert_eq!(again, ended);
+        let other = ask(post(&world, "/v1/responses", &decide(&request["id"], json!(!approve)))).await;
+        assert_eq!(other.status, 409, "{}", other.text);
         // The frame that ended the first stream has a number of its own: nothing is missed after it, nothing told twice.
         if streams {
             let path = format!("/v1/responses/{id}?stream=true");
@@ -400,7 +411,7 @@ async fn a_response_that_asks_ends_and_goes_on(backend: Backend) -> Option<()> {
             let rest: Vec<Value> =
                 Live::open(rest).await.rest().await.into_iter().map(|frame| frame.data).collect();
             assert_eq!(rest, later.map(|frame| frame.data.clone()).collect::<Vec<_>>());
-            assert_eq!(rest[0]["item"]["id"], ended["output"][2]["id"], "what came of the call is the first");
+            assert_eq!(rest[0]["item"]["id"], ended["output"][0]["id"], "what came of the call is the first");
         }
         assert_eq!(world.send(Method::DELETE, &item, None).await.status, 200);
         let left = items(&world, &ended).await;
@@ -573,5 +584,122 @@ async fn errors_are_openais(backend: Backend) -> Option<()> {
     assert_eq!((&failed["status"], &failed["error"]["code"]), (&json!("failed"), &json!("model_error")));
     let told = stream(&world, json!({ "model": "demo/assistant", "input": "fail", "stream": true })).await;
     assert_eq!(told.last().unwrap().kind(), "response.failed");
+    Some(())
+}
+
+async fn a_message_beside_a_decision_is_refused(backend: Backend) -> Option<()> {
+    let (world, agent) = careful(backend).await?;
+    let asked = create(&world, json!({ "model": agent, "input": "list files" })).await;
+    let decision = json!({ "type": "mcp_approval_response", "approval_request_id": asked["output"][1]["id"],
+        "approve": true });
+    let place = |input: Value| json!({ "previous_response_id": asked["id"], "input": input });
+    for role in ["user", "developer"] {
+        let message = json!({ "role": role, "content": "and hurry" });
+        for (input, param) in
+            [(json!([decision, message]), "input.1"), (json!([message, decision]), "input.0")]
+        {
+            let answer = ask(post(&world, "/v1/responses", &place(input))).await;
+            refused(&answer, 400, "invalid_value", json!(param));
+        }
+    }
+    let path = format!("/v1/responses/{}", asked["id"].as_str().unwrap());
+    assert_eq!(world.get(&path).await.body, asked, "nothing is decided");
+    assert_eq!(create(&world, place(json!([decision]))).await["status"], "completed");
+    Some(())
+}
+
+async fn a_key_that_comes_again_is_the_same_response(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let say = |text: &str, previous: &Value| {
+        json!({ "model": "demo/assistant", "input": text,
+        "previous_response_id": previous })
+    };
+    let keyed =
+        async |body: &Value| ask(post(&world, "/v1/responses", body).header("idempotency-key", "k")).await;
+    let one = create(&world, say("think 1 words", &Value::Null)).await;
+    let two = create(&world, say("think 2 words", &one["id"])).await;
+    let body = say("think 3 words", &two["id"]);
+    let three = keyed(&body).await;
+    let four = create(&world, say("think 4 words", &one["id"])).await;
+    let before = items(&world, &four).await;
+    let again = keyed(&body).await;
+    assert_eq!((again.status, &again.body), (200, &three.body), "{}", again.text);
+    assert_eq!(items(&world, &four).await, before, "the branch that was gone on with stays");
+    let other = keyed(&say("think 5 words", &two["id"])).await;
+    refused(&other, 422, "idempotency_key_reused", Value::Null);
+    Some(())
+}
+
+/// As clients are written: each answer is looked through for what it asks, and all of that is decided.
+async fn the_loop_over_approvals_ends(backend: Backend) -> Option<()> {
+    let (world, _) = careful(backend).await?;
+    let tools = ["search_pages", "search_user_tables"];
+    let agent = json!({ "name": "Careful", "runner": "model", "model": "demo/assistant", "tools": tools,
+        "approval": tools });
+    let agent = world.send(Method::POST, "/v1/agents", Some(&agent)).await.body["id"].clone();
+    // Together, the first one first, the last one first.
+    for order in [vec![0, 1], vec![0], vec![1]] {
+        for streams in [false, true] {
+            let respond = async |mut body: Value| {
+                body["stream"] = json!(streams);
+                if !streams {
+                    return create(&world, body).await;
+                }
+                let frames = stream(&world, body).await;
+                let mut output: Vec<Value> = Vec::new();
+                for frame in &frames {
+                    let at = frame.data["output_index"].as_u64().map(|at| at as usize);
+                    match frame.kind() {
+                        "response.created" => {
+                            output = frame.data["response"]["output"].as_array().unwrap().clone()
+                        }
+                        "response.output_item.added" => {
+                            assert_eq!(at, Some(output.len()), "{}", frame.data);
+                            output.push(frame.data["item"].clone());
+                        }
+                        "response.output_item.done" => output[at.unwrap()] = frame.data["item"].clone(),
+                        _ => assert!(at.is_none_or(|at| at < output.len()), "{}", frame.data),
+                    }
+                }
+                let whole = frames.last().unwrap().data["response"].clone();
+                assert_eq!(whole["output"], json!(output), "what was told is what it holds");
+                whole
+            };
+            let mut response = respond(json!({ "model": agent, "input": "search words" })).await;
+            let mut rounds = 0;
+            loop {
+                let output = response["output"].as_array().unwrap().clone();
+                let asks: Vec<&Value> =
+                    output.iter().filter(|item| item["type"] == "mcp_approval_request").collect();
+                if asks.is_empty() {
+                    break;
+                }
+                rounds += 1;
+                assert!(rounds < 4, "{response}");
+                let decided = asks.iter().enumerate().filter(|(at, _)| order.contains(at) || asks.len() == 1);
+                let input: Vec<Value> = decided
+                    .map(|(_, item)| {
+                        json!({ "type": "mcp_approval_response",
+                    "approval_request_id": item["id"], "approve": true })
+                    })
+                    .collect();
+                response = respond(json!({ "previous_response_id": response["id"], "input": input })).await;
+            }
+            assert_eq!((rounds, response["status"].as_str()), (3 - order.len(), Some("completed")));
+            assert!(!text(&response).is_empty());
+        }
+    }
+    Some(())
+}
+
+async fn no_tool_is_called_where_none_may_be(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let agent =
+        json!({ "name": "Lister", "runner": "model", "model": "demo/assistant", "tools": ["list_files"] });
+    let agent = world.send(Method::POST, "/v1/agents", Some(&agent)).await.body["id"].clone();
+    let body = |choice: &str| json!({ "model": agent, "input": "list files", "tool_choice": choice });
+    assert!(types(&create(&world, body("auto")).await).contains(&"function_call"));
+    let made = create(&world, body("none")).await;
+    assert_eq!((types(&made), &made["tool_choice"]), (vec!["message"], &json!("none")));
     Some(())
 }

@@ -25,6 +25,7 @@ tests!(
     a_call_that_hangs_is_given_up_and_the_server_told,
     a_lost_session_is_begun_anew,
     the_stateless_era_is_spoken_where_it_is_asked_for,
+    a_server_without_memory_gets_its_state_back,
     a_list_that_changes_is_offered_anew,
     lists_have_pages_and_odd_tools_get_safe_names,
     a_server_that_is_down_leaves_the_run_alone,
@@ -200,6 +201,63 @@ async fn the_stateless_era_is_spoken_where_it_is_asked_for(_: Backend) -> Option
     assert_eq!(turn.call(0)["result"], "new", "{turn:?}");
     assert_eq!(fake.of("initialize").len(), 1);
     assert!(fake.of("notifications/initialized").is_empty());
+    Some(())
+}
+
+async fn a_server_without_memory_gets_its_state_back(_: Backend) -> Option<()> {
+    let stateless = |asked: &Asked, called: Value| match asked.method() {
+        "initialize" => Some(Reply::Error(400, json!({ "code": -32022, "message": "Unsupported" }))),
+        "server/discover" => Some(Reply::Result(json!({ "resultType": "complete" }))),
+        "tools/call" => Some(Reply::Result(called)),
+        _ => None,
+    };
+    let wants = |more: Value| {
+        let mut result = json!({ "resultType": "input_required" });
+        result.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        result
+    };
+    let fake = Fake::start(move |asked| {
+        let next = match asked.body["params"]["requestState"].as_str() {
+            None => wants(json!({ "requestState": "s1" })),
+            Some("s1") => wants(json!({ "requestState": "s2", "inputRequests": {} })),
+            _ => text("done"),
+        };
+        stateless(asked, next)
+    });
+    let fake = fake.await;
+    let world = world(&fake).await;
+    let agent = world.agent(json!([{ "mcp": "f" }]), json!([])).await;
+    assert_eq!(echo(&world, &agent).await.call(0)["result"], "done");
+    let calls = fake.of("tools/call");
+    let params = |name: &str| calls.iter().map(|call| call.body["params"][name].clone()).collect::<Vec<_>>();
+    assert_eq!(params("requestState"), [Value::Null, json!("s1"), json!("s2")]);
+    assert_eq!(params("arguments"), vec![json!({ "text": "hi" }); 3]);
+    // A person's word is not to be had, and the tool may do without.
+    let ask = json!({ "method": "elicitation/create", "params": { "message": "Sure?" } });
+    fake.play(move |asked| {
+        let responses = &asked.body["params"]["inputResponses"];
+        let asks = json!({ "a": ask, "b": ask });
+        stateless(
+            asked,
+            match responses {
+                Value::Null => wants(json!({ "inputRequests": asks, "requestState": "e" })),
+                given => text(&format!("{given} {}", asked.body["params"]["requestState"])),
+            },
+        )
+    });
+    let declined = json!({ "a": { "action": "decline" }, "b": { "action": "decline" } });
+    assert_eq!(echo(&world, &agent).await.call(0)["result"], format!("{declined} \"e\""));
+    // Nobody goes on for ever, and what else is asked for is not there.
+    let sampling = json!({ "a": { "method": "sampling/createMessage", "params": {} } });
+    for (more, times) in
+        [(json!({ "requestState": "s" }), 6), (json!({ "requestState": "s", "inputRequests": sampling }), 1)]
+    {
+        let before = fake.of("tools/call").len();
+        fake.play(move |asked| stateless(asked, wants(more.clone())));
+        let turn = echo(&world, &agent).await;
+        assert!(turn.failed(0).contains("more input"), "{}", turn.failed(0));
+        assert_eq!(fake.of("tools/call").len() - before, times);
+    }
     Some(())
 }
 

@@ -14,6 +14,7 @@ stories!(
     the_demo_model_in_both_dialects,
     a_request_goes_on_as_it_is_to_a_provider_of_its_dialect,
     a_request_is_translated_for_the_other_provider,
+    what_was_cached_is_counted_in_every_dialect,
     what_a_client_asks_of_the_answer_is_translated,
     an_answer_of_anthropic_comes_back_as_it_was,
     an_answer_of_openai_comes_back_as_it_was,
@@ -146,6 +147,38 @@ async fn a_request_goes_on_as_it_is_to_a_provider_of_its_dialect(backend: Backen
         let usage = &answer.body["usage"];
         let input = usage["prompt_tokens"].as_i64().or(usage["input_tokens"].as_i64());
         assert_eq!(input, Some(7));
+    }
+    Some(())
+}
+
+async fn what_was_cached_is_counted_in_every_dialect(backend: Backend) -> Option<()> {
+    let cached = ANTHROPIC.replace(
+        "\"input_tokens\":7",
+        r#""input_tokens":2,"cache_read_input_tokens":4,"cache_creation_input_tokens":1"#,
+    );
+    let user = json!([{ "role": "user", "content": "Hi" }]);
+    let (world, _provider) = world_with(backend, stream(&cached)).await?;
+    let body = json!({ "model": "anthropic/m", "max_tokens": 9, "messages": user });
+    let usage = post(&world, PATHS[0], &body).await.body["usage"].clone();
+    assert_eq!((&usage["prompt_tokens"], &usage["total_tokens"]), (&json!(7), &json!(10)));
+    assert_eq!(usage["prompt_tokens_details"], json!({ "cached_tokens": 4, "cache_write_tokens": 1 }));
+    let cached = OPENAI
+        .replace("\"prompt_tokens\":7", r#""prompt_tokens":7,"prompt_tokens_details":{"cached_tokens":4}"#);
+    for (script, fresh, kept) in [(cached.as_str(), 3, 4), (OPENAI, 7, 0)] {
+        let (world, _provider) = world_with(backend, stream(script)).await?;
+        let mut body = json!({ "model": "openai/m", "max_tokens": 9, "messages": user });
+        let expected = json!({ "input_tokens": fresh, "cache_creation_input_tokens": 0,
+            "cache_read_input_tokens": kept, "output_tokens": 3 });
+        assert_eq!(post(&world, PATHS[1], &body).await.body["usage"], expected);
+        body["stream"] = json!(true);
+        let told = read(&post(&world, PATHS[1], &body).await);
+        let of = |kind: &str| told.iter().find(|event| event["type"] == kind).unwrap();
+        assert_eq!(of("message_delta")["usage"], expected);
+        assert_eq!(
+            of("message_delta")["delta"],
+            json!({ "stop_reason": "end_turn", "stop_sequence": null, "stop_details": null, "container": null })
+        );
+        assert!(of("message_start")["message"]["usage"]["cache_read_input_tokens"].is_number());
     }
     Some(())
 }

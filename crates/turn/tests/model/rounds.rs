@@ -1,5 +1,6 @@
 //! Rounds of calls: announced, made in parallel, answered; failures told to the model; an end to it.
 
+use domain::model::{Choice, Manner};
 use serde_json::{Value, json};
 
 use crate::world::{World, accepted, calls, says};
@@ -181,4 +182,27 @@ async fn an_agent_has_its_own_words_model_tools_and_limit() {
     assert!(sent[0]["messages"][0]["content"].as_str().unwrap().starts_with("Speak like a pirate."));
     assert_eq!(sent[0]["tools"].as_array().unwrap().len(), 1);
     assert!(sent[1]["tools"].is_null(), "one round is all it has");
+}
+
+#[tokio::test]
+async fn what_is_to_be_called_is_asked_for_once() {
+    let world = World::start(|_| {}).await;
+    let named = json!({ "type": "function", "function": { "name": "echo" } });
+    for (choice, first) in [(Choice::Any, json!("required")), (Choice::Tool("echo".into()), named)] {
+        let before = world.sent().len();
+        world.script(vec![calls("", &[("a", "echo", r#"{"text":"one"}"#)]), says("Done.")]);
+        let asked = Manner { choice: Some(choice), parallel: Some(false), ..Manner::default() };
+        let run = world.begin_as("Go", |turn| turn.brought.manner = asked).await;
+        world.follow(&run, "").await;
+        let sent = world.sent().split_off(before);
+        let told: Vec<&Value> = sent.iter().map(|request| &request["tool_choice"]).collect();
+        assert_eq!(told, [&first, &Value::Null], "it may answer after the call");
+        assert!(sent.iter().all(|request| request["parallel_tool_calls"] == false));
+    }
+    // Where none may be called, none is offered.
+    world.script(vec![says("Done.")]);
+    let none = Manner { choice: Some(Choice::None), ..Manner::default() };
+    let run = world.begin_as("Go", |turn| turn.brought.manner = none).await;
+    world.follow(&run, "").await;
+    assert_eq!(world.sent().pop().unwrap()["tools"], Value::Null);
 }

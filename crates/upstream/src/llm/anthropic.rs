@@ -193,6 +193,7 @@ fn put_manner(manner: &Manner, tools: bool, version: &str, body: &mut Value) {
         return;
     }
     let mut choice = match manner.choice.as_ref().unwrap_or(&Choice::Auto) {
+        Choice::None => json!({ "type": "none" }),
         Choice::Auto => json!({ "type": "auto" }),
         Choice::Any => json!({ "type": "any" }),
         Choice::Tool(name) => json!({ "type": "tool", "name": name }),

@@ -19,6 +19,8 @@ pub const SEARCHES: [&str; 2] = ["search_pages", "search_user_tables"];
 /// Between two words: fast, but a reader sees it stream.
 const PACE: Duration = Duration::from_millis(5);
 const MOST_WORDS: usize = 100_000;
+/// There is no tokenizer here: a token is taken for so many characters, as is usual.
+const TOKEN_CHARS: usize = 4;
 
 const ABOUT: &str = "I am Threadkeep's built-in demo model. I am not an AI: I follow fixed rules, offline, so that you can \
 see everything else work. Begin a message with one of these words:\n\n\
@@ -32,12 +34,17 @@ pub struct Demo;
 impl LanguageModel for Demo {
     fn stream(&self, ask: Ask) -> ModelStream {
         let mut events = answer(&ask);
+        let cut = ask.max_tokens.is_some_and(|most| cut(&mut events, most));
         let usage = usage(&ask, &events);
         let end = match events.pop_if(|event| matches!(event, ModelEvent::End(_))) {
             Some(end) => vec![end],
             None => {
                 let calls = events.iter().any(|event| matches!(event, ModelEvent::Call(_)));
-                let finish = if calls { Finish::Calls } else { Finish::Stop };
+                let finish = match cut {
+                    true => Finish::Length,
+                    false if calls => Finish::Calls,
+                    false => Finish::Stop,
+                };
                 vec![ModelEvent::Usage(usage), ModelEvent::End(Ok(finish))]
             }
         };
@@ -268,7 +275,34 @@ fn report(answers: &[&Answer]) -> String {
     each.collect::<Vec<_>>().join("\n\n")
 }
 
-/// A token is taken for four characters, as is usual; there is no tokenizer here.
+/// Leaves of the words what so many tokens are, and answers whether it took any away. A call is made whole or not at all.
+fn cut(events: &mut Vec<ModelEvent>, most: u64) -> bool {
+    let mut left = usize::try_from(most).unwrap_or(usize::MAX).saturating_mul(TOKEN_CHARS);
+    for at in 0..events.len() {
+        let end = match &mut events[at] {
+            ModelEvent::Text(text) | ModelEvent::Reasoning(text) => {
+                let chars = text.chars().count();
+                if chars > left {
+                    *text = text.chars().take(left).collect();
+                    at + usize::from(left > 0)
+                } else {
+                    left -= chars;
+                    continue;
+                }
+            }
+            ModelEvent::Call(part) if part.args.chars().count() > left => at,
+            ModelEvent::Call(part) => {
+                left -= part.args.chars().count();
+                continue;
+            }
+            _ => continue,
+        };
+        events.truncate(end);
+        return true;
+    }
+    false
+}
+
 fn usage(ask: &Ask, events: &[ModelEvent]) -> Usage {
     let said = |said: &Said| match said {
         Said::User(words) => {
@@ -290,7 +324,7 @@ fn usage(ask: &Ask, events: &[ModelEvent]) -> Usage {
             | ModelEvent::End(_) => 0,
         })
         .sum();
-    let tokens = |chars: usize| i64::try_from(chars.div_ceil(4)).unwrap_or(i64::MAX);
+    let tokens = |chars: usize| i64::try_from(chars.div_ceil(TOKEN_CHARS)).unwrap_or(i64::MAX);
     Usage { input_tokens: tokens(input), output_tokens: tokens(output) }
 }
 

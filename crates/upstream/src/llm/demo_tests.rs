@@ -167,3 +167,27 @@ fn what_it_would_search_for_is_told_where_it_has_no_tool_for_it() {
     assert_eq!(searches(&found), None);
     assert_eq!(gathered(&found).text, "In the pages I found:\n\n1. Whales");
 }
+
+#[tokio::test]
+async fn it_stops_at_its_limit() {
+    let told = async |message: &str, max_tokens: Option<u64>, tools: &[&str]| {
+        let ask = Ask { max_tokens, ..ask(message, tools) };
+        let mut gathered = Gathered::default();
+        let events: Vec<ModelEvent> =
+            Demo.stream(ask).collect::<Vec<_>>().await.into_iter().flatten().collect();
+        events.iter().for_each(|event| gathered.push(event));
+        (gathered.text, gathered.usage.output_tokens, gathered.end.unwrap().unwrap())
+    };
+    for (max, expected) in [
+        (Some(2), ("".to_owned(), 2, Finish::Length)),
+        (Some(13), ("I th".to_owned(), 13, Finish::Length)),
+        (Some(1000), ("I thought 10 words.".to_owned(), 17, Finish::Stop)),
+        (None, ("I thought 10 words.".to_owned(), 17, Finish::Stop)),
+    ] {
+        assert_eq!(told("think 10 words", max, &[]).await, expected, "{max:?}");
+    }
+    // Half a call is none.
+    let (read, tools) = ("read report.pdf", ["read_file"]);
+    assert_eq!(told(read, Some(3), &tools).await, (String::new(), 0, Finish::Length));
+    assert_eq!(told(read, Some(100), &tools).await.2, Finish::Calls);
+}

@@ -115,6 +115,7 @@ pub fn request(ask: &Ask) -> Value {
 fn put_manner(manner: &Manner, tools: bool, body: &mut Value) {
     let stop = (!manner.stop.is_empty()).then(|| json!(manner.stop));
     let choice = manner.choice.as_ref().filter(|_| tools).map(|choice| match choice {
+        Choice::None => json!("none"),
         Choice::Auto => json!("auto"),
         Choice::Any => json!("required"),
         Choice::Tool(name) => json!({ "type": "function", "function": { "name": name } }),
@@ -204,6 +205,8 @@ fn content(words: &Words) -> Value {
 pub(super) struct Chunks {
     finish: Option<Finish>,
     done: bool,
+    /// Some of what it said is why it does not answer.
+    refused: bool,
     /// The calls so far: the index on the wire and the id that came with it. Their place is the index we tell.
     calls: Vec<(Option<u64>, Option<String>)>,
 }
@@ -234,7 +237,11 @@ impl Parser for Chunks {
     fn finish(&self) -> Option<ModelEvent> {
         // A server that says it is done without a reason has stopped.
         let finish = self.finish.or(self.done.then_some(Finish::Stop))?;
-        let finish = if finish == Finish::Stop && !self.calls.is_empty() { Finish::Calls } else { finish };
+        let finish = match finish {
+            Finish::Stop if !self.calls.is_empty() => Finish::Calls,
+            Finish::Stop if self.refused => Finish::Refused,
+            finish => finish,
+        };
         Some(ModelEvent::End(Ok(finish)))
     }
 }
@@ -268,9 +275,11 @@ impl Chunks {
                 break;
             }
         }
-        out.extend(
-            ["content", "refusal"].iter().filter_map(|name| text(delta.get(name))).map(ModelEvent::Text),
-        );
+        out.extend(text(delta.get("content")).map(ModelEvent::Text));
+        if let Some(refusal) = text(delta.get("refusal")) {
+            self.refused = true;
+            out.push(ModelEvent::Text(refusal));
+        }
         for call in delta.get("tool_calls").and_then(Value::as_array).into_iter().flatten() {
             out.push(self.call(call));
         }

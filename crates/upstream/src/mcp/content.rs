@@ -63,6 +63,26 @@ pub(crate) fn schema(given: &Value) -> Option<Value> {
     (schema.to_string().len() <= MAX_SCHEMA_BYTES).then_some(schema)
 }
 
+/// What a call is to be made with once more, where its server wants nothing but that: its own state back, and a person's
+/// word, which there is none to give here.
+pub(super) fn once_more(result: &Value) -> Option<Map<String, Value>> {
+    if result["resultType"] != "input_required" {
+        return None;
+    }
+    let asks = result["inputRequests"].as_object().cloned().unwrap_or_default();
+    if asks.values().any(|ask| ask["method"] != "elicitation/create") {
+        return None;
+    }
+    let state = result.get("requestState").filter(|state| state.is_string());
+    let mut more = Map::new();
+    more.extend(state.map(|state| ("requestState".to_owned(), state.clone())));
+    if !asks.is_empty() {
+        let declined = asks.into_iter().map(|(name, _)| (name, json!({ "action": "decline" })));
+        more.insert("inputResponses".into(), declined.collect());
+    }
+    (!more.is_empty()).then_some(more)
+}
+
 /// The result of a call.
 pub(super) fn given(result: &Value) -> Result<Given, String> {
     if result["resultType"] == "input_required" {

@@ -38,6 +38,8 @@ const FRESH: Duration = Duration::from_secs(5);
 const FAILED: Duration = Duration::from_secs(2);
 const HUNG: Duration = Duration::from_secs(30);
 const MAX_PAGES: usize = 64;
+/// How often a call is made once more because its server wants its state back.
+const MAX_AGAIN: usize = 5;
 const LIST_CHANGED: &str = "notifications/tools/list_changed";
 
 #[derive(Debug, Clone)]
@@ -104,10 +106,23 @@ impl McpClient {
 
     /// Makes a call. Dropping it gives it up, and the server is told. The error is for the model to read.
     pub async fn call(&self, tool: &str, args: Value) -> Result<Given, String> {
-        let asked = self.ask("tools/call", json!({ "name": tool, "arguments": args })).await;
-        let given = asked
-            .map_err(|fault| self.clean(fault).to_string())
-            .and_then(|result| content::given(&result))?;
+        let first = json!({ "name": tool, "arguments": args });
+        let (mut params, mut again) = (first.clone(), 0);
+        let result = loop {
+            let asked = self.ask("tools/call", params).await;
+            let result = asked.map_err(|fault| self.clean(fault).to_string())?;
+            match content::once_more(&result) {
+                Some(more) if again < MAX_AGAIN => {
+                    again += 1;
+                    params = first.clone();
+                    for (name, value) in more {
+                        params[name.as_str()] = value;
+                    }
+                }
+                _ => break result,
+            }
+        };
+        let given = content::given(&result)?;
         Ok(Given { value: self.clean_value(given.value), ..given })
     }
 

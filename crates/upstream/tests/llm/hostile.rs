@@ -262,6 +262,20 @@ async fn a_server_that_does_not_stream_is_read_whole() {
     assert_eq!(got.calls, [call("a", "f", "{\"x\":1}")]);
 }
 
+/// The word for why it does not answer stands where the answer would, and the answer ends as any other.
+#[tokio::test]
+async fn a_refusal_that_ends_well_is_one() {
+    let streamed = "data: {\"choices\":[{\"delta\":{\"refusal\":\"No\"}}]}\n\n\
+        data: {\"choices\":[{\"delta\":{\"refusal\":\".\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
+    let headers = vec![("content-type", "application/json".to_owned())];
+    let whole = r#"{"choices":[{"message":{"role":"assistant","content":null,"refusal":"No."},"finish_reason":"stop"}]}"#;
+    let whole = vec![Action::Headers("200 OK", headers), Action::Bytes(whole.as_bytes().to_vec())];
+    for script in [body(streamed), whole] {
+        let got = play(Vendor::OpenAi, script).await;
+        assert_eq!((got.text.as_str(), got.end), ("No.", Some(Ok(Finish::Refused))));
+    }
+}
+
 #[tokio::test]
 async fn a_character_in_two_halves_is_one() {
     let delta = |text: &str| format!("data: {{\"choices\":[{{\"delta\":{{\"content\":\"{text}\"}}}}]}}\n\n");

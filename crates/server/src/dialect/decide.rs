@@ -1,0 +1,100 @@
+//! Decisions of people on the calls of a run under way, and what comes beside them.
+
+use axum::http::StatusCode;
+use domain::approval::Decision;
+use domain::run::{Run, message_id};
+use domain::scope::Scope;
+use store::{StoreError, Thread};
+use uuid::Uuid;
+
+use super::open::{Opened, RUNS, active_run, find};
+use super::{Decided, Last};
+use crate::problem::Problem;
+use crate::state::AppState;
+
+/// The newest run that answers a message.
+pub async fn run_of(
+    app: &AppState,
+    scope: &Scope,
+    conversation: Uuid,
+    message: Uuid,
+) -> Result<Option<Run>, Problem> {
+    let runs = app.store.list_runs(scope, conversation, None, RUNS).await?;
+    Ok(runs.into_iter().find(|run| run.message == Some(message)))
+}
+
+/// A decision goes on with the run that asked: a message that comes with it would be lost.
+pub async fn check_heard(
+    app: &AppState,
+    scope: &Scope,
+    found: &Thread,
+    last: Option<Last>,
+) -> Result<(), Problem> {
+    let Some(Last { name, pointer }) = last else { return Ok(()) };
+    let heard = match &name {
+        Some(name) => is_heard(app, scope, found, name).await?,
+        None => false,
+    };
+    let detail = "This message is new, and would not be answered: send the decision without it, and the message \
+                  once the run that asked has ended.";
+    if heard { Ok(()) } else { Err(Problem::invalid_value(&pointer, detail)) }
+}
+
+/// Whether a user's message of this name is in the conversation, on whichever branch, or waits in its queue.
+pub async fn is_heard(app: &AppState, scope: &Scope, found: &Thread, name: &str) -> Result<bool, Problem> {
+    if find(&found.messages, scope, name).is_some() {
+        return Ok(true);
+    }
+    let (conversation, id) = (found.conversation.id, message_id(scope.workspace, name));
+    match app.store.get_message(scope, conversation, id).await {
+        Ok(_) => Ok(true),
+        Err(StoreError::NotFound) => Ok(run_of(app, scope, conversation, id).await?.is_some()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+pub async fn decide(
+    app: &AppState,
+    scope: &Scope,
+    conversation: Uuid,
+    decisions: Vec<Decided>,
+) -> Result<Opened, Problem> {
+    let over = || {
+        Problem::new(
+            StatusCode::CONFLICT,
+            "run_ended",
+            "Conflict",
+            "Nothing of this conversation waits for a decision any more.",
+        )
+    };
+    let run = match active_run(app, scope, conversation).await? {
+        Some(run) => run,
+        // The same decision may come again after the end: its client has not heard what became of it.
+        None => app.store.list_runs(scope, conversation, None, 1).await?.pop().ok_or_else(over)?,
+    };
+    let thread = app.store.get_thread(scope, conversation, None.into()).await?.conversation;
+    if !scope.owns(&thread.owner) {
+        return Err(Problem::forbidden("Only the conversation's owner and admins decide on its calls."));
+    }
+    let asked = app.store.list_approvals(scope.workspace, run.id).await?;
+    let mut known: Vec<(Uuid, Decision)> = Vec::new();
+    for Decided { approval, approve, reason, pointer } in decisions {
+        let unknown = || {
+            if run.status.is_settled() {
+                return over();
+            }
+            let detail = format!("Nothing of the run under way asks for the approval {approval:?}.");
+            Problem::invalid_value(&pointer, detail)
+        };
+        let one = asked.iter().find(|one| one.id.to_string() == approval).ok_or_else(unknown)?;
+        if known.iter().any(|(id, said)| *id == one.id && said.approve != approve) {
+            return Err(Problem::invalid_value(&pointer, "This approval is both given and refused."));
+        }
+        known.push((one.id, Decision { approve, reason, by: scope.user.clone(), at: app.clock.now() }));
+    }
+    // All or none: no call is made for a request that is refused.
+    for (id, decision) in &known {
+        app.store.decide_approval(scope, run.id, *id, decision).await?;
+    }
+    Ok(Opened::Decided(run, known.into_iter().map(|(id, _)| id).collect()))
+}
