@@ -41,7 +41,7 @@ pub async fn check_heard(
 }
 
 /// Whether a user's message of this name is in the conversation, on whichever branch, or waits in its queue.
-pub async fn is_heard(app: &AppState, scope: &Scope, found: &Thread, name: &str) -> Result<bool, Problem> {
+async fn is_heard(app: &AppState, scope: &Scope, found: &Thread, name: &str) -> Result<bool, Problem> {
     if find(&found.messages, scope, name).is_some() {
         return Ok(true);
     }

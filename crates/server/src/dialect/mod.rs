@@ -3,7 +3,6 @@
 
 pub mod ag_ui;
 pub mod ai;
-pub mod bring;
 mod decide;
 mod files;
 pub mod go_on;

@@ -1,9 +1,13 @@
 //! From what a client asked for to a run: finds or makes the conversation, brings files and earlier messages in, and
 //! starts the turn.
 
+use std::collections::HashSet;
+
 use axum::http::StatusCode;
+use domain::answer::sources_json;
 use domain::conversation::{ConversationPatch, NewConversation};
-use domain::message::{Block, Message, MessageRole, Window, plain_text};
+use domain::file::File;
+use domain::message::{Block, Message, MessageRole, NewMessage, Window, plain_text};
 use domain::model::Manner;
 use domain::run::{Brought, Run, RunStatus, StartTurn, TurnMessage, message_id, named_id, spelled_id};
 use domain::scope::Scope;
@@ -16,7 +20,6 @@ use turn::TurnError;
 use uuid::Uuid;
 
 use super::ag_ui::run_name;
-use super::bring::{bring, catch_up, check_files};
 use super::decide::{check_heard, decide, run_of};
 use super::{Asked, Incoming, Options, Said, Want, files};
 use crate::jsonapi::error::Source;
@@ -107,7 +110,7 @@ pub async fn open(
             decide(app, scope, found.conversation.id, decided).await
         }
         (Want::Decide { .. }, None) => Err(Problem::not_found()),
-        (Want::Answer { message, edit }, Some(found)) => opening.answer(found, before, message, edit).await,
+        (Want::Answer { message, edit }, Some(found)) => opening.answer(found, message, edit).await,
         (Want::Again { message, of }, Some(found)) => opening.again(found, message, of).await,
         (Want::Answer { message, .. } | Want::Again { of: Some(message), .. }, None) => {
             opening.first(before, message).await
@@ -131,13 +134,7 @@ struct Opening<'a> {
 
 impl Opening<'_> {
     /// A message for a conversation that is there.
-    async fn answer(
-        self,
-        mut found: Thread,
-        before: Vec<Said>,
-        message: Incoming,
-        edit: bool,
-    ) -> Result<Opened, Problem> {
+    async fn answer(self, mut found: Thread, message: Incoming, edit: bool) -> Result<Opened, Problem> {
         let conversation = found.conversation.id;
         let at = match &message.name {
             Some(name) if edit => self.place(&mut found, name).await?,
@@ -156,11 +153,7 @@ impl Opening<'_> {
             }
             Some(known) => self.start(Some(conversation), Some(known.id), Some(message)).await,
             // Of an edit, too: what was refused when it was sent is not here, and is said now.
-            None => {
-                self.check(&message)?;
-                catch_up(self.app, self.scope, &found, before).await?;
-                self.say(conversation, message).await
-            }
+            None => self.say(conversation, message).await,
         }
     }
 
@@ -414,4 +407,64 @@ pub fn client_id(message: &Message) -> Option<String> {
         client_id: Option<String>,
     }
     serde_json::from_str::<Metadata>(&message.metadata).ok()?.client_id
+}
+
+/// What can be refused of their files before anything is written.
+pub fn check_files(app: &AppState, said: &[Said]) -> Result<(), Problem> {
+    said.iter().try_for_each(|said| files::check(app, &said.files))
+}
+
+/// Puts messages from before this server heard of them at the end of a thread, with their files; answers their ids and
+/// the conversation's version.
+pub async fn bring(
+    app: &AppState,
+    scope: &Scope,
+    conversation: Uuid,
+    said: Vec<Said>,
+) -> Result<(Vec<Uuid>, i64), Problem> {
+    check_files(app, &said)?;
+    let mut new = Vec::new();
+    let brought = async {
+        let (mut messages, mut taken) = (Vec::new(), HashSet::new());
+        for mut said in said.into_iter().filter(|said| !is_nothing(said)) {
+            let put = files::put(app, scope, conversation, &said.files).await?;
+            new.extend(put.new);
+            if said.content.is_empty() && !put.files.is_empty() {
+                let names: Vec<&str> = put.files.iter().map(|file| file.name.as_str()).collect();
+                said.content.push(Block::Text { text: names.join(", ") });
+            }
+            let attached: Vec<_> = put.files.iter().map(File::attachment).collect();
+            let file_attachments = serde_json::to_string(&attached).unwrap_or_else(|_| "[]".into());
+            messages.push(NewMessage { file_attachments, ..earlier(app, scope, said, &mut taken) });
+        }
+        let thread = app.store.append_messages(scope, conversation, &messages, app.clock.now()).await?;
+        Ok((messages.iter().map(|message| message.id).collect(), thread.version))
+    };
+    let brought = brought.await;
+    if brought.as_ref().is_err_and(|problem: &Problem| problem.status.is_client_error()) {
+        for file in new {
+            let _ = app.store.delete_file(scope, file, app.clock.now()).await;
+        }
+    }
+    brought
+}
+
+/// Whether nothing of a message can be shown again.
+fn is_nothing(said: &Said) -> bool {
+    let own = said.metadata.get("ui").is_some_and(|own| !own["parts"].is_null());
+    said.content.is_empty() && said.files.is_empty() && !own
+}
+
+/// `taken` are the names of those before it.
+fn earlier(app: &AppState, scope: &Scope, said: Said, taken: &mut HashSet<String>) -> NewMessage {
+    let name = said.name.filter(|name| taken.insert(name.clone()));
+    let id = name.as_deref().map_or_else(|| app.clock.new_id(), |name| message_id(scope.workspace, name));
+    let is_id = name.as_deref().is_some_and(|name| spelled_id(name).is_some());
+    let mut metadata = said.metadata;
+    if let Some(name) = name.filter(|_| !is_id) {
+        metadata.insert("client_id".into(), name.into());
+    }
+    let metadata = serde_json::Value::Object(metadata).to_string();
+    let (sources, content) = (sources_json(&said.content), said.content);
+    NewMessage { content, sources, metadata, ..NewMessage::text(id, said.role, "", app.clock.now()) }
 }

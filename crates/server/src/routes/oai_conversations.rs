@@ -12,9 +12,8 @@ use serde_json::{Value, json};
 use store::StoreError;
 use uuid::Uuid;
 
-use crate::dialect::bring::{bring, check_files};
 use crate::dialect::items::{Heard, read_items};
-use crate::dialect::open::{active_run, locked};
+use crate::dialect::open::{active_run, bring, check_files, locked};
 use crate::dialect::removal::without;
 use crate::dialect::responses::{conversation_name, metadata, own_id};
 use crate::dialect::told::{self, items_alone, items_of, may_hold, under_way};
