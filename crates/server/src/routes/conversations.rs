@@ -4,8 +4,7 @@ use axum::extract::{FromRequest, RawQuery, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use domain::conversation::{
-    Conversation, ConversationPatch, ConversationQuery, ConversationSearch, Found, NewConversation, Page,
-    Position, Sort,
+    Conversation, ConversationQuery, ConversationSearch, Found, NewConversation, Page, Position, Sort,
 };
 use domain::history;
 use domain::message::{Message, Window};
@@ -318,7 +317,6 @@ pub async fn create(
     let write = app.write();
     let document = document::read(&bytes, Operation::Create, write.max_tabs)?;
     let scope = caller.scope(Named(query.workspace).and(document.workspace)?).await?;
-    check_agent(&app, &scope, &document.patch, None).await?;
     let id_source = document.id_source();
     let new = NewConversation { id: document.id, source: document.source, patch: document.patch };
     let made = match app.store.create_conversation(&scope, &new, app.clock.new_id(), &write).await {
@@ -330,28 +328,6 @@ pub async fn create(
     };
     let response = answer_one(&app, &scope, &query.view, StatusCode::CREATED, &made, &[]).await?;
     Ok(located(&app, made.id, response))
-}
-
-/// Refuses what is no agent of the workspace. One that the conversation has is kept, also when it is no more: clients
-/// send back what they were given.
-async fn check_agent(
-    app: &AppState,
-    scope: &Scope,
-    patch: &ConversationPatch,
-    kept: Option<&str>,
-) -> Result<(), Failure> {
-    let Some(Some(named)) = &patch.agent_id else { return Ok(()) };
-    if kept == Some(named) {
-        return Ok(());
-    }
-    let found = match Uuid::try_parse(named) {
-        Ok(id) => app.store.find_agent(scope, id).await?,
-        Err(_) => None,
-    };
-    found.map(|_| ()).ok_or_else(|| {
-        let detail = "agent_id must be the id of an agent of this workspace; see GET /v1/agents.";
-        ApiError::invalid_value(Source::pointer("/data/attributes/agent_id"), detail).into()
-    })
 }
 
 /// An answer about a conversation that was made, with where it is.
@@ -386,7 +362,6 @@ pub async fn update(
     let stored = app.store.get_thread(&scope, id, None.into()).await?.conversation;
     let document = document::read(&bytes, Operation::Update { id }, write.max_tabs)?;
     document.check_workspace(scope.workspace)?;
-    check_agent(&app, &scope, &document.patch, stored.agent_id.as_deref()).await?;
     let version = if_match.version(stored.version)?;
     let changed = app.store.update_conversation(&scope, id, &document.patch, version, &write).await?;
     if changed.visibility != stored.visibility {

@@ -80,7 +80,7 @@ fn damaged(document: &[u8], random: &mut Random) -> Vec<u8> {
 async fn three_hundred_broken_documents(world: World) {
     let id = id_of(&world.create(json!({})).await);
     let attributes = json!({
-        "title": "Q1 invoice", "mode": "agent", "page_path": "/a/b", "model": "m", "agent_id": world.agent("Helper").await,
+        "title": "Q1 invoice", "mode": "agent", "page_path": "/a/b", "model": "m", "agent_id": "a",
         "context": { "root": "invoices", "rowCount": 7, "selectionType": "rows", "fields": [["id"]] },
         "tabs": [{ "key": "a", "destinationId": "a", "subPath": "/x/y" }, { "key": "b", "destinationId": "b" }],
         "active_tab_key": "a", "visibility": "private"

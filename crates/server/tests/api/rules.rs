@@ -10,7 +10,6 @@ stories!(
     the_system_writes_its_attributes_alone,
     unknown_attributes_are_named,
     bad_values_are_pointed_at,
-    an_agent_is_one_of_the_workspace,
     every_mistake_is_told_at_once,
 );
 
@@ -158,28 +157,6 @@ async fn bad_values_are_pointed_at(world: World) {
     ] {
         assert_eq!(world.create(json!({ "context": context })).await["attributes"]["context"], context);
     }
-}
-
-async fn an_agent_is_one_of_the_workspace(world: World) {
-    let own = world.agent("Own").await;
-    let foreign = world.other("bob", "acme").await.agent("Foreign").await;
-    let id = id_of(&world.create(json!({ "title": "kept", "agent_id": own })).await);
-    let before = world.everything().await;
-    for agent in [foreign.as_str(), "44444444-4444-4444-8444-444444444444", "helper", ""] {
-        for answer in try_both(&world, &id, &json!({ "title": "x", "agent_id": agent }).to_string()).await {
-            assert_eq!((answer.status, code(&answer)), (422, "invalid_value"), "{agent}: {}", answer.text);
-            assert_eq!(pointer(&answer), "/data/attributes/agent_id");
-        }
-    }
-    assert_eq!(world.everything().await, before);
-    // One that is no more is kept where it is, also by a client that sends all it has back, and is chosen nowhere else.
-    let removed = world.send(world.request(Method::DELETE, &format!("/v1/agents/{own}"))).await;
-    assert_eq!(removed.status, 204, "{}", removed.text);
-    let patched = world.patch(&id, &json!({ "title": "renamed", "agent_id": own })).await;
-    assert_eq!((patched.status, &patched.body["data"]["attributes"]["agent_id"]), (200, &json!(own)));
-    let answer = world.post(creation(&json!({ "agent_id": own }))).await;
-    assert_eq!((answer.status, pointer(&answer)), (422, "/data/attributes/agent_id"), "{}", answer.text);
-    assert_eq!(world.patch(&id, &json!({ "agent_id": null })).await.status, 200);
 }
 
 async fn every_mistake_is_told_at_once(world: World) {

@@ -138,15 +138,6 @@ impl World {
         answer.body["data"].clone()
     }
 
-    /// Makes an agent for the sandbox, and answers its id.
-    pub async fn agent(&self, name: &str) -> String {
-        let body = json!({ "name": name, "runner": "sandbox", "workspace": self.workspace });
-        let request = self.request(Method::POST, "/v1/agents").header("content-type", "application/json");
-        let answer = self.send(request.body(body.to_string())).await;
-        assert_eq!(answer.status, 201, "{}", answer.text);
-        answer.body["id"].as_str().expect("an id").to_owned()
-    }
-
     pub async fn patch(&self, id: &str, attributes: &Value) -> Answer {
         self.send(self.with_body(Method::PATCH, &item(id), change(id, attributes))).await
     }

@@ -24,7 +24,7 @@ stories!(
     answers_to_writes_have_the_asked_fields,
 );
 
-fn client_attributes(agent: &str) -> Value {
+fn client_attributes() -> Value {
     json!({
         "title": "Q1 invoice reconciliation",
         "mode": "agent",
@@ -37,7 +37,7 @@ fn client_attributes(agent: &str) -> Value {
         ],
         "active_tab_key": "invoices",
         "model": "large-2",
-        "agent_id": agent,
+        "agent_id": "agent-7",
         "visibility": "workspace"
     })
 }
@@ -81,7 +81,7 @@ async fn a_new_conversation_has_every_default(world: World) {
 }
 
 async fn what_a_client_sets_comes_back(world: World) {
-    let sent = client_attributes(&world.agent("Helper").await);
+    let sent = client_attributes();
     let made = world.create(sent.clone()).await;
     let again = world.retrieve(&id_of(&made)).await;
     assert_eq!(made, again);
@@ -98,7 +98,7 @@ async fn what_a_client_sets_comes_back(world: World) {
     let (name, path) = ("é".repeat(255), "é".repeat(512));
     let key = "k".repeat(64);
     let longest = json!({
-        "title": name, "page_path": path, "model": name,
+        "title": name, "page_path": path, "model": name, "agent_id": name,
         "tabs": [{ "key": key, "destinationId": key, "subPath": path }], "active_tab_key": key
     });
     let made = world.create(longest.clone()).await;
@@ -121,8 +121,7 @@ async fn a_seed_example_is_kept(world: World) {
 }
 
 async fn each_attribute_changes_alone(world: World) {
-    let (agent, other) = (world.agent("Helper").await, world.agent("Other").await);
-    let id = id_of(&world.create(client_attributes(&agent)).await);
+    let id = id_of(&world.create(client_attributes()).await);
     for (name, value) in [
         ("title", json!("Another")),
         ("mode", json!("task_flow")),
@@ -131,7 +130,7 @@ async fn each_attribute_changes_alone(world: World) {
         ("tabs", json!([{ "key": "invoices", "destinationId": "invoices" }])),
         ("active_tab_key", json!(null)),
         ("model", json!("small-1")),
-        ("agent_id", json!(other)),
+        ("agent_id", json!("agent-8")),
         ("visibility", json!("private")),
     ] {
         let before = world.retrieve(&id).await;
@@ -148,7 +147,7 @@ async fn each_attribute_changes_alone(world: World) {
 }
 
 async fn null_takes_a_value_away(world: World) {
-    let id = id_of(&world.create(client_attributes(&world.agent("Helper").await)).await);
+    let id = id_of(&world.create(client_attributes()).await);
     let nulls = ["title", "mode", "page_path", "context", "active_tab_key", "model", "agent_id"];
     for name in nulls {
         let answer = world.patch(&id, &json!({ name: null })).await;
