@@ -241,6 +241,11 @@ impl ModelRun<'_> {
         if round > 1 {
             manner = manner.later();
         }
+        // A provider refuses what names a tool that it is not given.
+        manner.choice = manner.choice.filter(|choice| match choice {
+            Choice::Tool(name) => tools.iter().any(|tool| tool.name == *name),
+            Choice::None | Choice::Auto | Choice::Any => true,
+        });
         let kept = self.kept.within(&mut prompt);
         let ask = Ask { model, prompt, tools, max_tokens, manner, kept, verbatim: None };
         let mut stream = self.model.model.stream(ask);

@@ -14,7 +14,8 @@ use crate::Turns;
 const GATHER: Duration = Duration::from_millis(5);
 /// A node says again which runs it has readers of; interest that is not renewed ends.
 const REMIND: Duration = Duration::from_secs(5);
-pub(crate) const INTEREST: Duration = Duration::from_secs(15);
+/// Longer than it takes to notice that no news are heard any more, and to hear them again.
+pub(crate) const INTEREST: Duration = Duration::from_secs(45);
 /// By when this node has heard of a reader that another one has.
 pub(crate) const HEARING: Duration = Duration::from_millis(100);
 

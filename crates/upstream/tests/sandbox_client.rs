@@ -198,7 +198,7 @@ async fn an_abandoned_call_loses_nothing() {
 #[tokio::test]
 async fn an_abandoned_call_does_not_stop_the_clock() {
     let sandbox = ScriptedSandbox::start(vec![ok(), log(), Action::Hang]).await.unwrap();
-    let limits = SandboxLimits { idle: Duration::from_millis(300), ..WIDE };
+    let limits = SandboxLimits { idle: Duration::from_millis(600), ..WIDE };
     let mut stream = client(&sandbox.url(), limits).stream(&envelope(), CancellationToken::new());
     let end = async {
         loop {
@@ -232,9 +232,9 @@ async fn a_pause_of_ours_is_no_silence_of_the_sandbox() {
         }
         let pause = async {
             // Once what is waited for is the next line.
-            tokio::time::sleep(Duration::from_millis(100)).await;
+            tokio::time::sleep(Duration::from_millis(200)).await;
             told.open();
-            paused(Duration::from_secs(1));
+            paused(Duration::from_secs(2));
         };
         let (batch, ()) = tokio::join!(stream.next(), pause);
         assert!(matches!(batch.as_slice(), [Received::Line { .. }]), "{batch:?}");

@@ -249,7 +249,7 @@ async fn runs_beyond_the_places_wait_and_say_so() {
     let world = World::with(None, &[("THREADKEEP_SANDBOX_CONCURRENCY", "1")]).await;
     for skills in [json!([]), json!([{ "name": "task_flow", "content": "Answer with a numbered list." }])] {
         world.told.lock().skills = skills.clone();
-        let (first, second) = tokio::join!(world.run("run sleep 0.5"), world.run("run sleep 0.5"));
+        let (first, second) = tokio::join!(world.run("run sleep 1"), world.run("run sleep 1"));
         let waited = |lines: &crate::world::Lines| lines.ended("wait for a free place").len();
         assert_eq!(waited(&first) + waited(&second), 1, "{first:#?} {second:#?}");
         for lines in [first, second] {

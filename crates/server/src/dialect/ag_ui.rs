@@ -46,7 +46,8 @@ pub fn read(body: &Value) -> Result<Input, Problem> {
     };
     let conversation = Some(thread.clone());
     let echo = run.as_ref().map(|run| json!({ OWN: { "run": run } }));
-    Ok(Input { thread, run, asked: Asked { conversation, before, want, options, echo, ..Asked::default() } })
+    let asked = Asked { conversation, before, sent_again: true, want, options, echo, ..Asked::default() };
+    Ok(Input { thread, run, asked })
 }
 
 /// What the client called the run of a request, of its echo.

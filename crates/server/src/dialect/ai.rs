@@ -36,7 +36,7 @@ pub fn read(body: &Value) -> Result<Asked, Problem> {
     };
     let before = messages.iter().enumerate();
     let before = before.filter_map(|(n, message)| said(message, &format!("/messages/{n}"))).collect();
-    Ok(Asked { conversation, before, want, options, ..Asked::default() })
+    Ok(Asked { conversation, before, sent_again: true, want, options, ..Asked::default() })
 }
 
 /// The last message is a user's, or the assistant's with what its user has decided.

@@ -37,6 +37,9 @@ pub struct Asked {
     pub conversation: Option<String>,
     /// What the client says was said before. It counts only where the conversation is new here.
     pub before: Vec<Said>,
+    /// Its client sends that again with each message to come. A refusal of an old file would be one of all of them, so
+    /// those that cannot be had are left out.
+    pub sent_again: bool,
     pub want: Want,
     /// The message whose place the new one takes.
     pub replace: Option<Uuid>,

@@ -94,8 +94,21 @@ pub async fn open(
     if let Some(run) = app.turns.find_repeated(scope, idempotency.as_ref()).await? {
         return Ok(Opened::Found(run));
     }
-    let Asked { conversation, before, want, replace, options, instructions, manner, max_tokens, echo } =
-        asked;
+    let Asked {
+        conversation,
+        mut before,
+        sent_again,
+        want,
+        replace,
+        options,
+        instructions,
+        manner,
+        max_tokens,
+        echo,
+    } = asked;
+    if sent_again {
+        before.iter_mut().for_each(|said| said.files.retain(|file| files::find(app, file).is_ok()));
+    }
     let id = conversation.as_deref().map(|name| conversation_id(scope, name));
     let found = match id {
         Some(id) => thread(app, scope, id, Window::Newest { limit: NEAR }).await?,

@@ -672,17 +672,15 @@ async fn files_of_a_chat_from_elsewhere_come_along(backend: Backend) -> Option<(
         (vec![json!("file"), json!("text")], vec![json!("file"), json!("text")])
     );
     assert_eq!([&shown[1], &shown[3]], [&answers[0], &answers[1]]);
-    // What cannot be had is refused, with its place, and nothing is kept.
-    let before = world.count().await;
+    // What cannot be had is left out: every message to come brings it again.
     let gone = json!({ "id": "gone", "messages": [
-        { "id": "u1", "role": "user", "parts": [text("look"), file("https://a.example/z.txt")] }, user("u2", "go on")] });
-    let refused = ask(post(&world, &gone)).await;
-    assert_eq!(
-        (refused.status, &refused.body["source"]["pointer"]),
-        (422, &json!("/messages/0/parts/1/url")),
-        "{}",
-        refused.text
-    );
-    assert_eq!(world.count().await, before);
+        { "id": "u1", "role": "user", "parts": [text("look"), file("https://a.example/z.txt"), file(data)] },
+        user("u2", "go on")] });
+    let live = Live::open(post(&world, &gone)).await;
+    let conversation = live.header("threadkeep-conversation");
+    live.rest().await;
+    let stored = world.conversation(&conversation).await["messages"].clone();
+    assert_eq!(stored[0]["content"], "look");
+    assert_eq!(stored[0]["fileAttachments"].as_array().map(Vec::len), Some(1), "{stored}");
     Some(())
 }

@@ -199,10 +199,13 @@ async fn what_is_to_be_called_is_asked_for_once() {
         assert_eq!(told, [&first, &Value::Null], "it may answer after the call");
         assert!(sent.iter().all(|request| request["parallel_tool_calls"] == false));
     }
-    // Where none may be called, none is offered.
-    world.script(vec![says("Done.")]);
-    let none = Manner { choice: Some(Choice::None), ..Manner::default() };
-    let run = world.begin_as("Go", |turn| turn.brought.manner = none).await;
-    world.follow(&run, "").await;
-    assert_eq!(world.sent().pop().unwrap()["tools"], Value::Null);
+    // Where none may be called, none is offered; one that is not there cannot be asked for.
+    for (choice, offered) in [(Choice::None, false), (Choice::Tool("nope".into()), true)] {
+        world.script(vec![says("Done.")]);
+        let asked = Manner { choice: Some(choice), ..Manner::default() };
+        let run = world.begin_as("Go", |turn| turn.brought.manner = asked).await;
+        world.follow(&run, "").await;
+        let sent = world.sent().pop().unwrap();
+        assert_eq!((sent["tools"].is_array(), &sent["tool_choice"]), (offered, &Value::Null));
+    }
 }

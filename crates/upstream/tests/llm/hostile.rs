@@ -324,7 +324,7 @@ async fn a_pause_of_ours_is_no_silence_of_the_provider() {
             let told = Release::default();
             let script = [before, vec![Action::WaitFor(told.clone())], after].concat();
             let server = elsewhere.spawn(ScriptedSandbox::start(script)).await.unwrap().unwrap();
-            let span = Duration::from_millis(300);
+            let span = Duration::from_millis(600);
             let model = vendor.model(&server.url(), ModelLimits { first_token: span, idle: span, ..WIDE });
             let pause = async {
                 tokio::time::sleep(span / 3).await;
