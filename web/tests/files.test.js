@@ -4,8 +4,9 @@ import { after, afterEach, before, test } from 'node:test';
 import { dot, pdf } from './paper.js';
 import { blocks, composer, eventually, leave, say, settled, startWorld, visit } from './world.js';
 
+const MIB = 1024 * 1024;
 let world;
-before(async () => (world = await startWorld({ env: { THREADKEEP_MAX_FILE_BYTES: String(3 * 1024 * 1024), THREADKEEP_MAX_FILES_PER_MESSAGE: '8' } })));
+before(async () => (world = await startWorld({ env: { THREADKEEP_MAX_FILE_BYTES: String(3 * MIB), THREADKEEP_MAX_BAG_BYTES: String(2 * MIB), THREADKEEP_MAX_FILES_PER_MESSAGE: '8' } })));
 afterEach(() => leave(world));
 after(() => world?.stop());
 
@@ -30,7 +31,7 @@ test('what is too large or too many is told before a byte is sent', async () => 
   const { page, wrong } = await visit(world);
   const sent = [];
   page.on('request', (request) => request.method() === 'POST' && sent.push(request.url()));
-  await give(page, 'drop', [{ name: 'huge.bin', type: '', size: 3 * 1024 * 1024 + 1 }]);
+  await give(page, 'drop', [{ name: 'huge.bin', type: '', size: 3 * MIB + 1 }]);
   await page.getByText('huge.bin is larger than 3 MiB.').waitFor();
   assert.equal(await chips(page).count(), 0);
   assert.deepEqual(sent, []);
@@ -56,16 +57,16 @@ test('an upload that the server refuses is told on its chip, and can be taken aw
 
 test('a refused file says that it keeps the message, and is not passed over', async () => {
   const { page, wrong } = await visit(world);
-  await page.locator('input[type=file]').setInputFiles([file('empty.txt', 'text/plain', '')]);
+  await page.locator('input[type=file]').setInputFiles([file('much.txt', 'text/plain', 'x'.repeat(2 * MIB + 1))]);
   const told = page.locator('form').getByRole('status');
-  await eventually(async () => assert.equal(await told.innerText(), '\u2068empty.txt\u2069 cannot be sent. Remove it to send the message.'));
-  await say(page, 'answer without the empty one');
+  await eventually(async () => assert.equal(await told.innerText(), '\u2068much.txt\u2069 cannot be sent. Remove it to send the message.'));
+  await say(page, 'answer without it');
   assert.equal(await page.getByRole('button', { name: 'Send' }).getAttribute('title'), await told.innerText());
-  await page.getByRole('button', { name: 'Remove empty.txt' }).click();
+  await page.getByRole('button', { name: 'Remove much.txt' }).click();
   await eventually(async () => assert.equal(await told.innerText(), ''));
   // That sends nothing yet; the next Enter does.
   await page.evaluate(() => new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn))));
-  assert.equal(await composer(page).inputValue(), 'answer without the empty one');
+  assert.equal(await composer(page).inputValue(), 'answer without it');
   await page.keyboard.press('Enter');
   await settled(page);
   assert.deepEqual(wrong, []);
