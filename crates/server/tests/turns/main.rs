@@ -41,5 +41,6 @@ mod sight;
 mod slow_readers;
 mod sse;
 mod tokens;
+mod translation;
 mod wires;
 mod world;
