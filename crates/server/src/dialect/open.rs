@@ -5,7 +5,9 @@ use axum::http::StatusCode;
 use domain::conversation::{ConversationPatch, NewConversation};
 use domain::message::{Block, Message, MessageRole, Window, plain_text};
 use domain::model::Manner;
-use domain::run::{Brought, Run, RunStatus, StartTurn, TurnMessage, message_id, named_id, spelled_id};
+use domain::run::{
+    Brought, BroughtTool, Run, RunStatus, StartTurn, TurnMessage, message_id, named_id, spelled_id,
+};
 use domain::scope::Scope;
 use serde::Deserialize;
 use store::bag::purge_one;
@@ -91,15 +93,26 @@ pub async fn open(
     if let Some(run) = app.turns.find_repeated(scope, idempotency.as_ref()).await? {
         return Ok(Opened::Found(run));
     }
-    let Asked { conversation, before, want, replace, options, instructions, manner, max_tokens, echo } =
+    let Asked { conversation, before, want, replace, options, instructions, manner, max_tokens, tools, echo } =
         asked;
     let id = conversation.as_deref().map(|name| conversation_id(scope, name));
     let found = match id {
         Some(id) => thread(app, scope, id, Window::Newest { limit: NEAR }).await?,
         None => None,
     };
-    let opening =
-        Opening { app, scope, id, replace, options, instructions, manner, max_tokens, echo, idempotency };
+    let opening = Opening {
+        app,
+        scope,
+        id,
+        replace,
+        options,
+        instructions,
+        manner,
+        max_tokens,
+        tools,
+        echo,
+        idempotency,
+    };
     match (want, found) {
         (Want::Nothing, _) => Err(Problem::invalid_value("/messages", "There is no message to answer.")),
         (Want::Decide { decided, last }, Some(found)) => {
@@ -125,6 +138,7 @@ struct Opening<'a> {
     instructions: Option<String>,
     manner: Manner,
     max_tokens: Option<u64>,
+    tools: Vec<BroughtTool>,
     echo: Option<serde_json::Value>,
     idempotency: Option<Idempotency>,
 }
@@ -337,6 +351,7 @@ impl Opening<'_> {
             manner: std::mem::take(&mut self.manner),
             max_tokens: self.max_tokens,
             comes_back: options.comes_back,
+            tools: std::mem::take(&mut self.tools),
             echo: self.echo.take(),
         };
         let said = message.map(|message| {
