@@ -1,4 +1,5 @@
-//! A call that waits for a person. It is kept, so that a restart neither forgets it nor makes the call twice.
+//! A call that waits for a person, or for the client that brought its tool. It is kept, so that a restart neither forgets
+//! it nor makes the call twice.
 
 use jiff::Timestamp;
 use uuid::Uuid;
@@ -34,6 +35,15 @@ pub struct Decision {
     pub reason: Option<String>,
     pub by: String,
     pub at: Timestamp,
+    /// What the client that brought the tool has made of the call: the server makes nothing.
+    pub result: Option<String>,
+}
+
+impl Decision {
+    /// Whether it says the same, whoever says it.
+    pub fn is_as(&self, other: &Self) -> bool {
+        self.approve == other.approve && self.result == other.result
+    }
 }
 
 /// Whether a run does nothing but wait for people: not one of the approvals that it waits for, each told with its
@@ -58,6 +68,7 @@ mod tests {
                 reason: None,
                 by: "ann".into(),
                 at: Timestamp::UNIX_EPOCH,
+                result: None,
             }),
             started: false,
         };

@@ -177,10 +177,17 @@ pub struct ToolResult {
     pub round: u32,
 }
 
+fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Approval {
     pub id: String,
     pub call: ToolCall,
+    /// Nobody is asked: the client that brought the tool makes the call.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub client: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -2,11 +2,12 @@
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use serde_json::value::to_raw_value;
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
 use crate::conversation::{Mode, Source};
-use crate::model::Manner;
+use crate::model::{Manner, ToolSpec};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -205,8 +206,34 @@ pub struct Brought {
     /// The client leaves where people are asked, and comes back with what they decided: from then on the run stays,
     /// whoever reads it.
     pub comes_back: bool,
+    /// Tools that the client makes the calls of.
+    pub tools: Vec<BroughtTool>,
     /// The request's own settings, which its answer repeats.
     pub echo: Option<serde_json::Value>,
+}
+
+/// A function of the client's: a model is offered it, and the client makes its calls.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BroughtTool {
+    pub name: String,
+    pub description: String,
+    /// JSON Schema of its arguments, an object.
+    pub parameters: serde_json::Value,
+}
+
+impl BroughtTool {
+    /// As a model is told of it.
+    pub fn spec(&self) -> Option<ToolSpec> {
+        let schema = to_raw_value(&self.parameters).ok()?;
+        Some(ToolSpec { name: self.name.clone(), description: self.description.clone(), schema })
+    }
+}
+
+impl Brought {
+    /// Whether calls of this name are the client's to make.
+    pub fn makes(&self, name: &str) -> bool {
+        self.tools.iter().any(|tool| tool.name == name)
+    }
 }
 
 /// The id of what a client calls by a name of its own: a UUID is itself, any other text always gives the same one

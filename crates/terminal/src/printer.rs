@@ -31,6 +31,8 @@ impl Printer {
     pub fn push(&mut self, event: &RunEvent) -> Vec<Piece> {
         match event {
             RunEvent::Turn(_) | RunEvent::Log(_) | RunEvent::Done(_) => Vec::new(),
+            // Its client makes the call: there is nothing to decide.
+            RunEvent::Approval(approval) if approval.client => Vec::new(),
             RunEvent::Delta(delta) => self.answer(&delta.text),
             RunEvent::Reasoning(_) => self.block(None),
             RunEvent::Step(step) => self.step(step),

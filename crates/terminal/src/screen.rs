@@ -409,7 +409,7 @@ impl Screen {
         self.thread.event(&seen.event);
         match &seen.event {
             RunEvent::Turn(turn) => return turn.message.is_some_and(|message| !self.thread.knows(message)),
-            RunEvent::Approval(approval) => {
+            RunEvent::Approval(approval) if !approval.client => {
                 let (name, args) =
                     (one_line(&approval.call.name, 100), one_line(approval.call.args.get(), 300));
                 self.approval = Some(Approval { id: approval.id.clone(), call: format!("{name} {args}") });

@@ -24,6 +24,9 @@ pub enum TurnError {
     /// What a model is sent has room for this many characters.
     #[error("the message is longer than a model can be sent")]
     TooLong { input: &'static str, limit: u64 },
+    /// The client brought tools, and no model is to run.
+    #[error("a sandbox takes no tools of a client")]
+    ToolsNotTaken,
     #[error("the server is draining")]
     Draining,
     #[error(transparent)]

@@ -19,7 +19,7 @@ use domain::event::{RunEvent, Text};
 use domain::file::Bag;
 use domain::kept::Kept;
 use domain::model::{Ask, Choice, Finish, Gathered, Manner, ModelEvent, ModelFault, Prompt, ToolSpec};
-use domain::run::{Usage, UsageDetails};
+use domain::run::{BroughtTool, Usage, UsageDetails};
 use domain::tool::{Next, next};
 use futures_util::StreamExt as _;
 use serde_json::json;
@@ -149,11 +149,15 @@ impl Turns {
         };
         let model = inner.models.find(&name)?;
         let held = log.held;
-        let offered = until(&mut stop, self.tools_of(&held, agent.as_ref())).await?;
+        let mut offered = until(&mut stop, self.tools_of(&held, agent.as_ref())).await?;
         for text in offered.missing {
             log.trace(self.now(), &Trace::Note { text })?;
         }
-        let specs = offered.tools.iter().map(|tool| tool.spec()).collect();
+        let brought = &dispatch.turn.brought;
+        // A client that names its own as one of ours wants its own.
+        offered.tools.retain(|tool| !brought.makes(&tool.spec().name));
+        let own = offered.tools.iter().map(|tool| tool.spec());
+        let specs = own.chain(brought.tools.iter().filter_map(BroughtTool::spec)).collect();
         let tools = offered.tools;
         let system = agent::system(agent.as_ref(), dispatch.turn.brought.instructions.as_deref());
         let material = material::Thread::read(self, log, &dispatch, system, model.takes).await?;
@@ -168,7 +172,6 @@ impl Turns {
                 .map_or_else(|| dispatch.user.clone(), |thread| thread.owner.clone()),
         };
         let agent = agent.map(|agent| agent.settings).unwrap_or_default();
-        let brought = &dispatch.turn.brought;
         Ok(ModelRun {
             turns: self,
             log,

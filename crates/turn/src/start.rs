@@ -75,6 +75,7 @@ impl Turns {
 
     async fn check_turn(&self, scope: &Scope, turn: &StartTurn) -> Result<(), TurnError> {
         self.check_agent(scope, turn.agent.as_deref()).await?;
+        self.check_tools(scope, turn).await?;
         self.check_length(scope, turn).await
     }
 

@@ -105,8 +105,9 @@ export class LiveRun {
     }
   }
 
-  /** A restart asks again for what nobody has decided. */
+  /** A restart asks again for what nobody has decided. A call of a client's own tool asks nobody. */
   private ask(approval: Approval): void {
+    if (approval.client) return;
     this.approvals = [...this.approvals.filter(({ call }) => call.id !== approval.call.id), approval];
   }
 

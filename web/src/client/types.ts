@@ -89,4 +89,4 @@ export type StoredFile = {
 /** One event of a run, as the `envelope` wire has it. */
 export type RunEvent = { seq: number; ts: number; event: string; data: Record<string, unknown> };
 
-export type Approval = { id: string; call: { id: string; name: string; args: Json } };
+export type Approval = { id: string; call: { id: string; name: string; args: Json }; client?: boolean };

@@ -62,6 +62,8 @@ struct DecisionLine {
     reason: Option<String>,
     user_id: String,
     decided_at: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    result: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -139,21 +141,19 @@ impl RunLine {
 
 impl ApprovalLine {
     fn of(of: &Approval) -> Self {
-        let decision = of.decision.clone().map(|Decision { approve, reason, by, at }| DecisionLine {
+        let decision = of.decision.clone().map(|Decision { approve, reason, by, at, result }| DecisionLine {
             approve,
             reason,
             user_id: by,
             decided_at: at,
+            result,
         });
         Self { id: of.id, round: of.round, call: of.call.clone(), decision, started: of.started }
     }
 
     fn read(self) -> Approval {
-        let decision = self.decision.map(|DecisionLine { approve, reason, user_id, decided_at }| Decision {
-            approve,
-            reason,
-            by: user_id,
-            at: decided_at,
+        let decision = self.decision.map(|DecisionLine { approve, reason, user_id, decided_at, result }| {
+            Decision { approve, reason, by: user_id, at: decided_at, result }
         });
         Approval { id: self.id, round: self.round, call: self.call, decision, started: self.started }
     }

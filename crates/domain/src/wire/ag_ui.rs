@@ -199,7 +199,7 @@ impl AgUi {
                     "content": ended.text(), "role": "tool" }),
                 );
             }
-            Piece::Approval { id, call, name, args } => {
+            Piece::Approval { id, call, name, args, .. } => {
                 let call = json!({ "id": self.call_id(&call), "name": name, "args": args });
                 out.push(
                     json!({ "type": "CUSTOM", "name": "approval", "value": { "id": id, "call": call } }),

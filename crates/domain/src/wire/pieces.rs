@@ -42,6 +42,8 @@ pub(super) enum Piece {
     Ended(Ended),
     Approval {
         id: String,
+        /// Nobody is asked: the client makes the call.
+        client: bool,
         call: String,
         name: String,
         args: Value,
@@ -104,11 +106,18 @@ pub(super) struct Pieces {
     unended: Vec<String>,
     /// Steps whose arguments have not come, with their names.
     ungiven: Vec<(String, String)>,
+    /// Whether its reader makes calls of tools that it brought.
+    makes_calls: bool,
     /// Approvals asked for and not yet answered by an end, with what they are about.
     asked: Vec<(String, String)>,
 }
 
 impl Pieces {
+    /// For a reader that makes calls of its own tools: they wait for it as others do for people.
+    pub(super) fn of_its_own() -> Self {
+        Self { makes_calls: true, ..Self::default() }
+    }
+
     pub(super) fn read(&mut self, kind: &str, data: &str) -> Vec<Piece> {
         let mut out = Vec::new();
         match self.told.read(kind, data) {
@@ -270,6 +279,8 @@ impl Pieces {
 
     fn other(&mut self, kind: &str, data: Value, out: &mut Vec<Piece>) {
         match kind {
+            // It waits for a reader of another dialect.
+            "approval" if data["client"] == true && !self.makes_calls => {}
             "approval" => {
                 let call = &data["call"];
                 // Of the calls with this id, the newest asks.
@@ -284,7 +295,8 @@ impl Pieces {
                 }
                 let (id, of) = asked.clone();
                 self.asked.push(asked);
-                out.push(Piece::Approval { id, call: of, name, args: args_of(call) });
+                let client = data["client"] == true;
+                out.push(Piece::Approval { id, client, call: of, name, args: args_of(call) });
             }
             "sources" => {
                 self.close(out);

@@ -8,6 +8,16 @@ use super::pieces::{Ended, Piece, Pieces};
 use super::told::Short;
 use crate::run::{Usage, UsageDetails};
 
+/// A call as it is told.
+#[derive(Debug)]
+struct Told {
+    id: String,
+    /// Its number in the run.
+    n: usize,
+    /// The client makes it.
+    client: bool,
+}
+
 #[derive(Debug, Default)]
 pub struct Responses {
     pieces: Pieces,
@@ -20,8 +30,7 @@ pub struct Responses {
     open: Option<usize>,
     /// Which of its parts is told: the second takes the place of the first.
     part: usize,
-    /// Where each call stands, with how it is told.
-    calls: Vec<(String, usize)>,
+    calls: Vec<Told>,
     /// Sources and files that the next text names.
     notes: Vec<Value>,
     /// Frames so far: the number of the next.
@@ -38,6 +47,8 @@ pub struct Responses {
     from: i64,
     /// Approvals that are decided: they are asked for no more.
     decided: Vec<String>,
+    /// Calls that still wait for the client.
+    unmade: Vec<String>,
     /// Messages so far.
     messages: usize,
 }
@@ -46,13 +57,14 @@ impl Responses {
     /// `base` holds what the object says before anything has happened: `id`, `created_at`, `model`, and what its
     /// request said.
     pub fn new(base: Value) -> Self {
-        Self { base, status: "queued", ..Self::default() }
+        Self { base, status: "queued", pieces: Pieces::of_its_own(), ..Self::default() }
     }
 
-    /// Tells what comes after an event, and of what came before only what still waits for people.
+    /// Tells what comes after an event, and of what came before only what still waits: for people, and, named by their
+    /// calls, for the client.
     #[must_use]
-    pub fn going_on(self, from: i64, decided: Vec<String>) -> Self {
-        Self { from, decided, ..self }
+    pub fn going_on(self, from: i64, decided: Vec<String>, unmade: Vec<String>) -> Self {
+        Self { from, decided, unmade, ..self }
     }
 
     /// What the run has cost; known at its end.
@@ -75,22 +87,24 @@ impl Responses {
             pieces.drain(..2);
             self.text_again(&mut events);
         }
+        let mut told = Vec::new();
         for piece in pieces {
             self.event(ts, piece, &mut events);
+            told.extend(events.drain(..).map(|event| (self.is_told(seq, &event), event)));
+            // An open item is told until it is done: the next event that is none of its own ends it.
+            if self.from > 0 && self.open.is_none() {
+                let output = std::mem::take(&mut self.output);
+                self.output = output.into_iter().filter(|item| self.is_kept(seq, item)).collect();
+            }
         }
-        let last = events.len().saturating_sub(1);
-        for (at, mut event) in events.into_iter().enumerate() {
+        let last = told.len().saturating_sub(1);
+        for (at, (is_told, mut event)) in told.into_iter().enumerate() {
             event["sequence_number"] = json!(self.sequence);
-            if self.sequence > after && self.is_told(seq, &event) {
+            if self.sequence > after && is_told {
                 let name = event["type"].as_str().map(str::to_owned);
                 frame(name.as_deref(), (at == last).then_some(seq), &event.to_string(), out);
             }
             self.sequence += 1;
-        }
-        // An open item is told until it is done: the next event that is none of its own ends it.
-        if self.from > 0 && self.open.is_none() {
-            let output = std::mem::take(&mut self.output);
-            self.output = output.into_iter().filter(|item| self.is_kept(seq, item)).collect();
         }
         if !self.waiting().is_empty() {
             // For the frame that ends the stream here, should it pause: whoever goes on after it misses nothing.
@@ -101,7 +115,12 @@ impl Responses {
     /// Whether a frame is for a reader that has what came before its decisions.
     fn is_told(&self, seq: i64, event: &Value) -> bool {
         match &event["item"] {
-            Value::Null => seq > self.from || !event["response"].is_null(),
+            Value::Null if seq > self.from || !event["response"].is_null() => true,
+            // What an item that is told is given is told with it.
+            Value::Null => {
+                let of = |item: &&Value| !event["item_id"].is_null() && item["id"] == event["item_id"];
+                self.output.iter().find(of).is_some_and(|item| self.is_unmade(item))
+            }
             item => self.is_kept(seq, item),
         }
     }
@@ -110,10 +129,20 @@ impl Responses {
         if item["type"] == "mcp_approval_request" {
             return !self.decided.iter().any(|id| item["id"] == id.as_str());
         }
-        seq > self.from
+        seq > self.from || self.is_unmade(item)
     }
 
-    /// The approvals that wait, each with its call.
+    fn is_unmade(&self, item: &Value) -> bool {
+        item["type"] == "function_call" && self.unmade.iter().any(|call| item["call_id"] == call.as_str())
+    }
+
+    /// Whether calls of this name are the client's to make.
+    fn is_brought(&self, name: &Value) -> bool {
+        let tools = self.base["tools"].as_array().into_iter().flatten();
+        tools.into_iter().any(|tool| tool["type"] == "function" && tool["name"] == *name)
+    }
+
+    /// What waits for people and for the client, each with its call.
     pub fn waiting(&self) -> &[(String, String)] {
         self.pieces.waiting()
     }
@@ -187,6 +216,8 @@ impl Responses {
             Piece::Args { id, args, .. } => self.given(&id, &args.unwrap_or_else(|| json!({})), out),
             Piece::Ended(ended) if ended.again => self.ended_again(&ended),
             Piece::Ended(ended) => self.ended(&ended, out),
+            // The call itself is what the client is asked.
+            Piece::Approval { client: true, .. } => {}
             Piece::Approval { id, name, args, .. } => {
                 let item = json!({ "type": "mcp_approval_request", "id": id, "name": name,
                     "arguments": args.to_string(), "server_label": "threadkeep" });
@@ -325,7 +356,8 @@ impl Responses {
         if let Some(args) = args {
             self.given(&id, args, out);
         }
-        self.calls.push((id, n));
+        let client = self.is_brought(&json!(name));
+        self.calls.push(Told { id, n, client });
     }
 
     fn place(&self, call: &str) -> Option<usize> {
@@ -355,7 +387,12 @@ impl Responses {
     }
 
     fn ended(&mut self, ended: &Ended, out: &mut Vec<Value>) {
-        let n = self.calls.iter().find(|(id, _)| *id == ended.id).map_or(0, |(_, n)| *n);
+        let call = self.calls.iter().find(|call| call.id == ended.id);
+        if call.is_some_and(|call| call.client) {
+            // Its client has said so itself: what it puts in is not put out.
+            return;
+        }
+        let n = call.map_or(0, |call| call.n);
         let item = json!({ "type": "function_call_output", "id": self.id("fco", n), "call_id": ended.id,
             "output": ended.text(), "status": "in_progress" });
         let at = self.add(item, out);

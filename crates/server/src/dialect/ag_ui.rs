@@ -84,7 +84,7 @@ fn decision(entry: &Value, at: &str) -> Result<Decided, Problem> {
         }
     };
     let reason = entry["payload"]["reason"].as_str().map(|reason| reason.chars().take(1000).collect());
-    Ok(Decided { approval, approve, reason, pointer: format!("{at}/interruptId") })
+    Ok(Decided { approval, approve, reason, result: None, pointer: format!("{at}/interruptId") })
 }
 
 /// The place of the last message that somebody said.

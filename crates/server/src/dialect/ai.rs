@@ -77,6 +77,7 @@ fn decision(part: &Value, at: &str) -> Option<Decided> {
         approval: approval["id"].as_str()?.to_owned(),
         approve: approval["approved"].as_bool()?,
         reason: approval["reason"].as_str().map(|reason| reason.chars().take(1000).collect()),
+        result: None,
         pointer: format!("{at}/approval/id"),
     })
 }

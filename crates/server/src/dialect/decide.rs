@@ -1,12 +1,19 @@
-//! Decisions of people on the calls of a run under way, and what comes beside them.
+//! Decisions of people on the calls of a run under way, what clients have made of calls of their own tools, and what comes
+//! beside them.
+
+use std::collections::HashMap;
 
 use axum::http::StatusCode;
-use domain::approval::Decision;
+use domain::approval::{Approval, Decision};
 use domain::run::{Run, message_id};
 use domain::scope::Scope;
+use domain::wire::Responses;
+use serde_json::json;
 use store::{StoreError, Thread};
+use turn::Seen;
 use uuid::Uuid;
 
+use super::log;
 use super::open::{Opened, RUNS, active_run, find};
 use super::{Decided, Last};
 use crate::problem::Problem;
@@ -77,24 +84,50 @@ pub async fn decide(
         return Err(Problem::forbidden("Only the conversation's owner and admins decide on its calls."));
     }
     let asked = app.store.list_approvals(scope.workspace, run.id).await?;
+    let brought = app.store.get_asking(scope, run.id).await?.turn.brought;
+    let made = decisions.iter().any(|one| one.result.is_some());
+    let calls = if made { waited(app, scope, run.id).await? } else { HashMap::new() };
     let mut known: Vec<(Uuid, Decision)> = Vec::new();
-    for Decided { approval, approve, reason, pointer } in decisions {
+    for Decided { approval, approve, reason, result, pointer } in decisions {
         let unknown = || {
             if run.status.is_settled() {
                 return over();
             }
-            let detail = format!("Nothing of the run under way asks for the approval {approval:?}.");
+            let detail = match result {
+                Some(_) => format!("No call {approval:?} of the run under way waits for its client."),
+                None => format!("Nothing of the run under way asks for the approval {approval:?}."),
+            };
             Problem::invalid_value(&pointer, detail)
         };
-        let one = asked.iter().find(|one| one.id.to_string() == approval).ok_or_else(unknown)?;
-        if known.iter().any(|(id, said)| *id == one.id && said.approve != approve) {
-            return Err(Problem::invalid_value(&pointer, "This approval is both given and refused."));
+        // A person decides on calls of the server's tools, a client makes those of its own.
+        let id = if result.is_some() { calls.get(&approval) } else { Some(&approval) };
+        let is_meant = |one: &&Approval| {
+            id == Some(&one.id.to_string()) && brought.makes(&one.call.name) == result.is_some()
+        };
+        let one = asked.iter().find(is_meant).ok_or_else(unknown)?;
+        let decision = Decision { approve, reason, by: scope.user.clone(), at: app.clock.now(), result };
+        if known.iter().any(|(id, said)| *id == one.id && !said.is_as(&decision)) {
+            return Err(Problem::invalid_value(
+                &pointer,
+                "What is said of this call here contradicts itself.",
+            ));
         }
-        known.push((one.id, Decision { approve, reason, by: scope.user.clone(), at: app.clock.now() }));
+        known.push((one.id, decision));
     }
     // All or none: no call is made for a request that is refused.
     for (id, decision) in &known {
         app.store.decide_approval(scope, run.id, *id, decision).await?;
     }
     Ok(Opened::Decided(run, known.into_iter().map(|(id, _)| id).collect()))
+}
+
+/// What of a run has waited: the call, as it is told to clients, and its approval.
+pub async fn waited(app: &AppState, scope: &Scope, run: Uuid) -> Result<HashMap<String, String>, Problem> {
+    let (mut voice, mut known) = (Responses::new(json!({})), HashMap::new());
+    let push = |event: Seen| {
+        voice.push(event.seq, event.ts, event.kind, &event.data, i64::MAX, &mut Vec::new());
+        known.extend(voice.waiting().iter().map(|(id, call)| (call.clone(), id.clone())));
+    };
+    log::each(app, scope, run, push).await?;
+    Ok(known)
 }

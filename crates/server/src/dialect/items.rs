@@ -81,6 +81,7 @@ pub fn read_news(items: &[Value], at: &str) -> Result<News, Problem> {
             }
             ("message", Some("system" | "developer")) => news.rules.extend(words(content(item, &at)?)?),
             ("mcp_approval_response", _) => news.decided.push(decided(item, &at)?),
+            ("function_call_output", _) => news.decided.push(made(item, &at)?),
             _ => {
                 let detail = "What goes on with a conversation are messages of its user, and of developers for this \
                               answer; POST /v1/conversations/{id}/items adds others.";
@@ -88,11 +89,13 @@ pub fn read_news(items: &[Value], at: &str) -> Result<News, Problem> {
             }
         }
     }
-    // The response that asked goes on with what was decided, and with nothing else.
-    let beside = items.iter().position(|item| item["type"] != "mcp_approval_response");
+    // The response that asked goes on with what was decided and made, and with nothing else.
+    let decides =
+        |item: &Value| item["type"] == "mcp_approval_response" || item["type"] == "function_call_output";
+    let beside = items.iter().position(|item| !decides(item));
     if let Some(n) = beside.filter(|_| !news.decided.is_empty()) {
-        let detail = "A decision goes on with the response that asked: send it alone, and the message once that \
-                      response has ended.";
+        let detail = "Decisions and outputs go on with the response that asked: send them alone, and the message once \
+                      that response has ended.";
         return Err(Problem::invalid_value(&format!("{at}/{n}"), detail));
     }
     Ok(news)
@@ -103,8 +106,30 @@ fn decided(item: &Value, at: &str) -> Result<Decided, Problem> {
         approval: text(item, at, "approval_request_id")?,
         approve: flag(item, at, "approve")?,
         reason: member(item, at, "reason")?,
+        result: None,
         pointer: format!("{at}/approval_request_id"),
     })
+}
+
+/// What a client has made of a call of its own tool.
+fn made(item: &Value, at: &str) -> Result<Decided, Problem> {
+    let wrong = |at: &str| {
+        Problem::invalid_value(at, "The output of a function is a text, or a list of input_text parts.")
+    };
+    let result = match &item["output"] {
+        Value::String(text) => text.clone(),
+        Value::Array(parts) => {
+            let mut texts = Vec::with_capacity(parts.len());
+            for (n, part) in parts.iter().enumerate() {
+                let text = part["text"].as_str().filter(|_| part["type"] == "input_text");
+                texts.push(text.ok_or_else(|| wrong(&format!("{at}/output/{n}")))?);
+            }
+            texts.join("\n\n")
+        }
+        _ => return Err(wrong(&format!("{at}/output"))),
+    };
+    let (approval, pointer) = (text(item, at, "call_id")?, format!("{at}/call_id"));
+    Ok(Decided { approval, approve: true, reason: None, result: Some(result), pointer })
 }
 
 fn text(item: &Value, at: &str, name: &str) -> Result<String, Problem> {

@@ -3,7 +3,7 @@
 
 pub mod ag_ui;
 pub mod ai;
-mod decide;
+pub mod decide;
 mod files;
 pub mod go_on;
 pub mod items;
@@ -12,6 +12,7 @@ pub mod open;
 pub mod removal;
 pub mod responses;
 pub mod told;
+mod tools;
 
 use axum::extract::Request;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -20,7 +21,7 @@ use axum::response::{IntoResponse as _, Response};
 use domain::conversation::{Mode, Source};
 use domain::message::{Block, MessageRole};
 use domain::model::Manner;
-use domain::run::{OnBusy, OnDisconnect};
+use domain::run::{BroughtTool, OnBusy, OnDisconnect};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
@@ -49,6 +50,8 @@ pub struct Asked {
     /// How the model is to answer, and how much it may say.
     pub manner: Manner,
     pub max_tokens: Option<u64>,
+    /// Tools that the client makes the calls of.
+    pub tools: Vec<BroughtTool>,
     /// What the answer repeats of the request.
     pub echo: Option<Value>,
 }
@@ -104,12 +107,15 @@ pub struct Said {
     pub files: Vec<FilePart>,
 }
 
+/// What a person decided, or what a client has made of a call of its own tool.
 #[derive(Debug)]
 pub struct Decided {
+    /// The approval's id; with a result, the call's.
     pub approval: String,
     pub approve: bool,
     pub reason: Option<String>,
-    /// Where the approval's id stands in the request.
+    pub result: Option<String>,
+    /// Where the id stands in the request.
     pub pointer: String,
 }
 

@@ -9,7 +9,9 @@ use domain::conversation::{ConversationPatch, NewConversation};
 use domain::file::File;
 use domain::message::{Block, Message, MessageRole, NewMessage, Window, plain_text};
 use domain::model::Manner;
-use domain::run::{Brought, Run, RunStatus, StartTurn, TurnMessage, message_id, named_id, spelled_id};
+use domain::run::{
+    Brought, BroughtTool, Run, RunStatus, StartTurn, TurnMessage, message_id, named_id, spelled_id,
+};
 use domain::scope::Scope;
 use serde::Deserialize;
 use store::bag::purge_one;
@@ -104,6 +106,7 @@ pub async fn open(
         instructions,
         manner,
         max_tokens,
+        tools,
         echo,
     } = asked;
     if sent_again {
@@ -114,8 +117,19 @@ pub async fn open(
         Some(id) => thread(app, scope, id, Window::Newest { limit: NEAR }).await?,
         None => None,
     };
-    let opening =
-        Opening { app, scope, id, replace, options, instructions, manner, max_tokens, echo, idempotency };
+    let opening = Opening {
+        app,
+        scope,
+        id,
+        replace,
+        options,
+        instructions,
+        manner,
+        max_tokens,
+        tools,
+        echo,
+        idempotency,
+    };
     match (want, found) {
         (Want::Nothing, _) => Err(Problem::invalid_value("/messages", "There is no message to answer.")),
         (Want::Decide { decided, last }, Some(found)) => {
@@ -141,6 +155,7 @@ struct Opening<'a> {
     instructions: Option<String>,
     manner: Manner,
     max_tokens: Option<u64>,
+    tools: Vec<BroughtTool>,
     echo: Option<serde_json::Value>,
     idempotency: Option<Idempotency>,
 }
@@ -343,6 +358,7 @@ impl Opening<'_> {
             manner: std::mem::take(&mut self.manner),
             max_tokens: self.max_tokens,
             comes_back: options.comes_back,
+            tools: std::mem::take(&mut self.tools),
             echo: self.echo.take(),
         };
         let said = message.map(|message| {

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::items::{Heard, News, read_items, read_news};
+use super::tools::{read_tools, repeated};
 use super::{Asked, Incoming, Options, Want, member, name};
 use crate::problem::Problem;
 
@@ -37,10 +38,7 @@ pub struct Create {
 }
 
 pub fn read(body: &Value) -> Result<Create, Problem> {
-    if body["tools"].as_array().is_some_and(|tools| !tools.is_empty()) {
-        let detail = "Tools run on the server here: give them to an agent, and name the agent as the model.";
-        return Err(Problem::invalid_value("/tools", detail));
-    }
+    let tools = read_tools(body)?;
     let flag = |name: &str, default: bool| Ok::<_, Problem>(member(body, "", name)?.unwrap_or(default));
     let (stream, background, store) =
         (flag("stream", false)?, flag("background", false)?, flag("store", true)?);
@@ -60,6 +58,11 @@ pub fn read(body: &Value) -> Result<Create, Problem> {
         let detail = "What is said in a conversation is stored: store cannot be false here.";
         return Err(Problem::invalid_value("/store", detail));
     }
+    if !store && !tools.is_empty() {
+        let detail =
+            "A response waits for its client's tools, and one that is not stored cannot: leave store out.";
+        return Err(Problem::invalid_value("/store", detail));
+    }
     let first = conversation.is_none() && previous.is_none();
     let Input { before, rules, want } = input(body, first)?;
     let mut options = options(body, background, first)?;
@@ -71,6 +74,7 @@ pub fn read(body: &Value) -> Result<Create, Problem> {
             echo.insert(name.into(), value.clone());
         }
     }
+    echo.insert("tools".into(), repeated(body));
     echo.insert("metadata".into(), json!(metadata(body)?));
     echo.insert("background".into(), json!(background));
     for name in ["model", "previous_response_id"] {
@@ -89,6 +93,7 @@ pub fn read(body: &Value) -> Result<Create, Problem> {
         instructions,
         manner,
         max_tokens,
+        tools,
         ..Asked::default()
     };
     Ok(Create { asked, stream, background, store, previous })

@@ -57,7 +57,13 @@ fn shape(approval: Approval, over: bool) -> ApprovalView {
 }
 
 async fn listed(app: &AppState, scope: &Scope, run: Uuid) -> Result<Vec<Approval>, Problem> {
-    Ok(app.store.list_approvals(scope.workspace, run).await?)
+    let mut asked = app.store.list_approvals(scope.workspace, run).await?;
+    if !asked.is_empty() {
+        // Of a client's own tools nobody is asked.
+        let brought = app.store.get_asking(scope, run).await?.turn.brought;
+        asked.retain(|one| !brought.makes(&one.call.name));
+    }
+    Ok(asked)
 }
 
 /// The calls of a run that asked for a person, as they stand.
@@ -102,8 +108,11 @@ pub async fn decide(
             return Err(Problem::forbidden("Only the conversation's owner and admins decide on its calls."));
         }
     }
-    let decision =
-        Decision { approve: body.approve, reason: body.reason, by: scope.user.clone(), at: app.clock.now() };
+    if !listed(&app, &scope, run.id).await?.iter().any(|one| one.id == body.id) {
+        return Err(Problem::not_found());
+    }
+    let (by, at) = (scope.user.clone(), app.clock.now());
+    let decision = Decision { approve: body.approve, reason: body.reason, by, at, result: None };
     app.store.decide_approval(&scope, run.id, body.id, &decision).await?;
     let decided = listed(&app, &scope, run.id).await?.into_iter().find(|one| one.id == body.id);
     Ok(axum::Json(shape(decided.ok_or_else(Problem::not_found)?, false)).into_response())

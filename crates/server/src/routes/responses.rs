@@ -3,7 +3,7 @@
 use axum::extract::{FromRequest, RawQuery, Request, State};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use domain::approval::all_undecided;
+use domain::approval::{Approval, all_undecided};
 use domain::message::{MessageRole, Window};
 use domain::run::Run;
 use domain::scope::Scope;
@@ -17,6 +17,7 @@ use uuid::Uuid;
 
 use super::runs::after as last_event;
 use super::turns::idempotency;
+use crate::dialect::decide::waited;
 use crate::dialect::open::{Opened, busy_is_locked, open};
 use crate::dialect::responses::{Create, base, is_first, own_id, read, response_id};
 use crate::dialect::told::items_alone;
@@ -182,7 +183,7 @@ fn voice_of(asking: &Asking) -> Responses {
     Responses::new(base(&asking.run, turn.brought.echo.as_ref(), turn.model.as_deref()))
 }
 
-/// A response that goes on after decisions: what came before its client has. Approvals are told as long as they wait.
+/// A response that goes on after decisions: what came before its client has. What still waits is told once more.
 async fn voice_since(
     app: &AppState,
     scope: &Scope,
@@ -192,6 +193,15 @@ async fn voice_since(
     let asking = app.store.get_asking(scope, run).await?;
     let known = app.store.list_approvals(scope.workspace, run).await?;
     let over = known.iter().filter(|one| one.decision.is_some()).map(|one| one.id.to_string());
+    let (brought, mut unmade) = (&asking.turn.brought, Vec::new());
+    if !brought.tools.is_empty() {
+        let waits = |id: &String| {
+            let is = |one: &Approval| one.id.to_string() == *id && brought.makes(&one.call.name);
+            known.iter().any(|one| one.decision.is_none() && is(one))
+        };
+        let calls = waited(app, scope, run).await?;
+        unmade = calls.into_iter().filter(|(_, id)| waits(id)).map(|(call, _)| call).collect();
+    }
     let (names, mut from): (Vec<String>, i64) = (decided.iter().map(Uuid::to_string).collect(), 0);
     let asked = |event: Seen| {
         if event.kind == "approval" && names.iter().any(|name| event.data.contains(name.as_str())) {
@@ -199,7 +209,7 @@ async fn voice_since(
         }
     };
     log::each(app, scope, run, asked).await?;
-    Ok(voice_of(&asking).going_on(from, over.collect()))
+    Ok(voice_of(&asking).going_on(from, over.collect(), unmade))
 }
 
 /// The response at its end, or where people have to decide before it goes on.

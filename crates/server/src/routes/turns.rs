@@ -304,6 +304,10 @@ impl From<TurnError> for Problem {
             )
             .at(At::pointer(input))
             .with("limit", limit),
+            TurnError::ToolsNotTaken => Self::invalid_value(
+                "/tools",
+                "An agent in a sandbox has tools of its own alone: name a model, or an agent whose runner is one.",
+            ),
             TurnError::Draining => Self::unavailable("The server is stopping; try again shortly.", 1),
             TurnError::Store(error) => error.into(),
         }

@@ -20,6 +20,7 @@ mod scripts;
 #[expect(dead_code, reason = "these stories need a part of it")]
 mod sse;
 mod told;
+mod tools;
 #[path = "../turns/world.rs"]
 #[expect(dead_code, reason = "these stories need a part of it")]
 mod world;

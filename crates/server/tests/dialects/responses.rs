@@ -537,10 +537,10 @@ async fn errors_are_openais(backend: Backend) -> Option<()> {
             json!("input"),
         ),
         (
-            json!({ "input": "hi", "tools": [{ "type": "function", "name": "f" }] }),
+            json!({ "input": "hi", "tools": [{ "type": "web_search" }] }),
             400,
             "invalid_value",
-            json!("tools"),
+            json!("tools.0.type"),
         ),
         (json!({ "input": "hi", "metadata": pairs }), 400, "invalid_value", json!("metadata")),
         (json!({ "input": "hi", "metadata": { "a": long } }), 400, "invalid_value", json!("metadata")),

@@ -44,9 +44,9 @@ impl Approvals for PostgresStore {
 }
 
 pub(super) const COLUMNS: &str =
-    "a.id, a.round, a.call, a.approve, a.reason, a.decided_by, a.decided_at, a.started";
+    "a.id, a.round, a.call, a.approve, a.reason, a.decided_by, a.decided_at, a.started, a.result";
 /// Where a query's own columns begin.
-pub(super) const MORE: usize = 8;
+pub(super) const MORE: usize = 9;
 
 /// `Lost` unless the run is under way with this fence; nobody takes it over meanwhile.
 async fn guard(tx: &Transaction, held: &Held) -> Result<()> {
@@ -80,6 +80,7 @@ pub(super) fn read(row: &Row) -> Result<Approval> {
             reason: row.try_get(4)?,
             by: row.try_get::<_, Option<String>>(5)?.unwrap_or_default(),
             at: row.try_get::<_, Option<jiff::Timestamp>>(6)?.unwrap_or_default(),
+            result: row.try_get(8)?,
         }),
         None => None,
     };
@@ -103,18 +104,18 @@ async fn decide(tx: &Transaction, scope: &Scope, run: Uuid, id: Uuid, decision: 
     );
     let row = tx.row(&text, &[&scope.workspace, &run, &id]).await?.ok_or(StoreError::NotFound)?;
     match read(&row)?.decision {
-        Some(before) if before.approve == decision.approve => return Ok(()),
+        Some(before) if before.is_as(decision) => return Ok(()),
         Some(_) => return Err(APPROVAL_DECIDED),
         None if found.status != RunStatus::Running => return Err(RUN_ENDED),
         None => {}
     }
     let text = format!(
-        "UPDATE approvals SET approve = $4, reason = $5, decided_by = $6, decided_at = $7 \
+        "UPDATE approvals SET approve = $4, reason = $5, decided_by = $6, decided_at = $7, result = $8 \
          WHERE {} AND run_id = $2 AND id = $3",
         tx.inside("workspace_id")
     );
-    let Decision { approve, reason, by, at } = decision;
-    tx.execute(&text, &[&scope.workspace, &run, &id, approve, reason, by, at]).await?;
+    let Decision { approve, reason, by, at, result } = decision;
+    tx.execute(&text, &[&scope.workspace, &run, &id, approve, reason, by, at, result]).await?;
     Ok(())
 }
 

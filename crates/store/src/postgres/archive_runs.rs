@@ -177,7 +177,7 @@ pub(super) async fn insert(
         let round = i32::try_from(approval.round).unwrap_or(i32::MAX);
         tx.execute(
             "INSERT INTO approvals (workspace_id, run_id, id, round, call, approve, reason, decided_by, decided_at, \
-             started) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
+             started, result) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
             &[
                 &scope.workspace,
                 &run.id,
@@ -189,6 +189,7 @@ pub(super) async fn insert(
                 &decision.map(|decision| &decision.by),
                 &decision.map(|decision| decision.at),
                 &approval.started,
+                &decision.and_then(|decision| decision.result.as_ref()),
             ],
         )
         .await?;

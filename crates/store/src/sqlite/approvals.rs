@@ -66,7 +66,7 @@ fn add(db: &Connection, held: &Held, approvals: &[Approval]) -> Result<()> {
 
 pub(super) fn list(db: &Connection, workspace: Uuid, run: Uuid) -> Result<Vec<Approval>> {
     let mut statement = db.prepare_cached(
-        "SELECT id, round, call, approve, reason, decided_by, decided_at, started FROM approvals \
+        "SELECT id, round, call, approve, reason, decided_by, decided_at, started, result FROM approvals \
          WHERE workspace_id = ?1 AND run_id = ?2 ORDER BY id",
     )?;
     let rows = statement.query_map(params![workspace, run], |row| {
@@ -77,6 +77,7 @@ pub(super) fn list(db: &Connection, workspace: Uuid, run: Uuid) -> Result<Vec<Ap
                 reason: row.get(4)?,
                 by: row.get::<_, Option<String>>(5)?.unwrap_or_default(),
                 at: from_ms(row.get::<_, Option<i64>>(6)?.unwrap_or_default()),
+                result: row.get(8)?,
             }),
             None => None,
         };
@@ -94,13 +95,13 @@ fn decide(db: &Connection, scope: &Scope, run: Uuid, id: Uuid, decision: &Decisi
     let all = list(db, scope.workspace, run)?;
     let approval = all.into_iter().find(|approval| approval.id == id).ok_or(StoreError::NotFound)?;
     match approval.decision {
-        Some(before) if before.approve == decision.approve => return Ok(()),
+        Some(before) if before.is_as(decision) => return Ok(()),
         Some(_) => return Err(APPROVAL_DECIDED),
         None if found.status != RunStatus::Running => return Err(RUN_ENDED),
         None => {}
     }
     db.execute(
-        "UPDATE approvals SET approve = ?4, reason = ?5, decided_by = ?6, decided_at = ?7 \
+        "UPDATE approvals SET approve = ?4, reason = ?5, decided_by = ?6, decided_at = ?7, result = ?8 \
          WHERE workspace_id = ?1 AND run_id = ?2 AND id = ?3",
         params![
             scope.workspace,
@@ -109,7 +110,8 @@ fn decide(db: &Connection, scope: &Scope, run: Uuid, id: Uuid, decision: &Decisi
             decision.approve,
             decision.reason,
             decision.by,
-            decision.at.as_millisecond()
+            decision.at.as_millisecond(),
+            decision.result
         ],
     )?;
     Ok(())

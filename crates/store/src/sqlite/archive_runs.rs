@@ -130,7 +130,7 @@ pub(super) fn insert(db: &Connection, scope: &Scope, of: &ArchivedRun, response:
         let decision = approval.decision.as_ref();
         db.prepare_cached(
             "INSERT INTO approvals (workspace_id, run_id, id, round, call, approve, reason, decided_by, decided_at, \
-             started) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+             started, result) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
         )?
         .execute(params![
             scope.workspace,
@@ -143,6 +143,7 @@ pub(super) fn insert(db: &Connection, scope: &Scope, of: &ArchivedRun, response:
             decision.map(|decision| &decision.by),
             decision.map(|decision| decision.at.as_millisecond()),
             approval.started,
+            decision.and_then(|decision| decision.result.as_ref()),
         ])?;
     }
     Ok(())

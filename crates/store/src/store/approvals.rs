@@ -24,8 +24,8 @@ pub trait Approvals: Send + Sync {
     /// The calls of a run that were kept, as they stand, whoever asks.
     async fn list_approvals(&self, workspace: Uuid, run: Uuid) -> Result<Vec<Approval>>;
 
-    /// Decides on a call, once: the same again changes nothing, another decision is `Conflict`, and so is one after
-    /// the run's end.
+    /// Decides on a call, once, or says what its client made of it: the same again changes nothing, another decision is
+    /// `Conflict`, and so is one after the run's end.
     async fn decide_approval(&self, scope: &Scope, run: Uuid, id: Uuid, decision: &Decision) -> Result<()>;
 
     /// Notes that an approved call is about to be made. True once in its life.

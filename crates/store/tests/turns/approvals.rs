@@ -13,6 +13,7 @@ use crate::setup::{TestStore, fails};
 
 on_both!(
     a_call_is_decided_once_and_started_once,
+    what_a_client_made_of_a_call_is_kept_once,
     an_end_that_says_less_than_was_used_is_not_written,
     usage_is_counted_with_the_fence,
 );
@@ -35,7 +36,13 @@ async fn a_call_is_decided_once_and_started_once(store: TestStore) {
     assert!(matches!(store.add_approvals(&stale(&held), all).await, Err(StoreError::Lost)));
     store.add_approvals(&held, all).await.unwrap();
     store.add_approvals(&held, all).await.unwrap();
-    let decide = |approve| Decision { approve, reason: Some("r".into()), by: "ann".into(), at: store.now() };
+    let decide = |approve| Decision {
+        approve,
+        reason: Some("r".into()),
+        by: "ann".into(),
+        at: store.now(),
+        result: None,
+    };
     // Nothing starts before someone agreed.
     assert!(!store.start_approved(&held, asked.id).await.unwrap());
     let elsewhere = store.workspace("bob").await;
@@ -54,6 +61,26 @@ async fn a_call_is_decided_once_and_started_once(store: TestStore) {
     let decision = kept.decision.unwrap();
     assert_eq!((kept.call.args.get(), decision.approve, decision.by.as_str()), ("{\"x\":1}", true, "ann"));
     assert!(store.list_approvals(elsewhere.workspace, run.id).await.unwrap().is_empty());
+}
+
+async fn what_a_client_made_of_a_call_is_kept_once(store: TestStore) {
+    let scope = store.workspace("ann").await;
+    let (run, held) = store.started(&scope, turn(None, "hi")).await;
+    let asked = approval(&store);
+    store.add_approvals(&held, std::slice::from_ref(&asked)).await.unwrap();
+    let made = |result: Option<&str>| {
+        let result = result.map(str::to_owned);
+        Decision { approve: true, reason: None, by: "ann".into(), at: store.now(), result }
+    };
+    for _ in 0..2 {
+        store.decide_approval(&scope, run.id, asked.id, &made(Some("12 °C"))).await.unwrap();
+    }
+    for other in [Some("13 °C"), None] {
+        let other = store.decide_approval(&scope, run.id, asked.id, &made(other)).await;
+        assert!(matches!(other, Err(StoreError::Conflict { code: "approval_decided", .. })), "{other:?}");
+    }
+    let kept = store.list_approvals(scope.workspace, run.id).await.unwrap().remove(0);
+    assert_eq!(kept.decision.unwrap().result.as_deref(), Some("12 °C"));
 }
 
 async fn an_end_that_says_less_than_was_used_is_not_written(store: TestStore) {

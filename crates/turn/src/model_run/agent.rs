@@ -136,14 +136,35 @@ impl Turns {
         if self.surely_fits(said, more) {
             return Ok(());
         }
+        let (agent, mode) = self.asked_of(scope, turn).await?;
+        self.check_fits(agent.as_ref(), mode, (said, more), input)
+    }
+
+    /// Refuses a client's tools where nobody would be offered them.
+    pub(crate) async fn check_tools(&self, scope: &Scope, turn: &StartTurn) -> Result<(), TurnError> {
+        if turn.brought.tools.is_empty() {
+            return Ok(());
+        }
+        let (agent, mode) = self.asked_of(scope, turn).await?;
+        match runner_of(agent.as_ref(), mode) {
+            Runner::Model => Ok(()),
+            Runner::Sandbox => Err(TurnError::ToolsNotTaken),
+        }
+    }
+
+    /// The agent and the mode of a turn, or of its conversation.
+    async fn asked_of(
+        &self,
+        scope: &Scope,
+        turn: &StartTurn,
+    ) -> Result<(Option<Agent>, Option<Mode>), TurnError> {
         let thread = match turn.conversation {
-            Some(id) => Some(store.get_thread(scope, id, None.into()).await?.conversation),
+            Some(id) => Some(self.inner.store.get_thread(scope, id, None.into()).await?.conversation),
             None => None,
         };
         let kept = thread.as_ref().and_then(|thread| thread.agent_id.as_deref());
         let agent = self.find_agent(scope, turn.agent.as_deref().or(kept)).await?;
-        let mode = turn.mode.or(thread.as_ref().and_then(|thread| thread.mode));
-        self.check_fits(agent.as_ref(), mode, (said, more), input)
+        Ok((agent, turn.mode.or(thread.as_ref().and_then(|thread| thread.mode))))
     }
 
     /// The same of an execution's prompt.
@@ -174,12 +195,16 @@ impl Turns {
         input: &'static str,
     ) -> Result<(), TurnError> {
         let limit = self.inner.limits.context_budget_chars;
-        let runner = match agent {
-            Some(agent) => agent.settings.runner,
-            None if mode == Some(Mode::Ask) => Runner::Model,
-            None => Runner::Sandbox,
-        };
+        let runner = runner_of(agent, mode);
         let fits = takes(&system(agent, more), said, limit as usize);
         if runner == Runner::Model && !fits { Err(TurnError::TooLong { input, limit }) } else { Ok(()) }
+    }
+}
+
+fn runner_of(agent: Option<&Agent>, mode: Option<Mode>) -> Runner {
+    match agent {
+        Some(agent) => agent.settings.runner,
+        None if mode == Some(Mode::Ask) => Runner::Model,
+        None => Runner::Sandbox,
     }
 }

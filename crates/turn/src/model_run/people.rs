@@ -1,5 +1,5 @@
-//! Calls that wait for a person. They are kept before they are told of, and noted as made before they are: a restart
-//! goes on waiting, and makes no call twice.
+//! Calls that wait for a person, or for the client that brought their tool. They are kept before they are told of, and
+//! noted as made before they are: a restart goes on waiting, and makes no call twice.
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ use crate::log::{RunLog, retry};
 const LOOK: Duration = Duration::from_millis(250);
 
 impl ModelRun<'_> {
-    /// Keeps the calls that people are to decide on.
+    /// Keeps the calls that people are to decide on, and those that the client is to make.
     pub(super) async fn keep_calls(
         &mut self,
         round: u32,
@@ -51,13 +51,14 @@ impl ModelRun<'_> {
 
     async fn tell_people(&mut self, asked: &[Approval]) -> Result<(), TurnError> {
         for approval in asked {
-            let event = Asked { id: approval.id.to_string(), call: approval.call.clone() };
+            let client = self.is_brought(&approval.call.name);
+            let event = Asked { id: approval.id.to_string(), call: approval.call.clone(), client };
             self.log.event(self.turns.now(), &RunEvent::Approval(event))?;
         }
         self.log.flush().await
     }
 
-    /// Waits until every call is decided on, and makes those that may be.
+    /// Waits until every call is decided on or has come back, and makes those that may be.
     pub(super) async fn hear_people(&mut self, round: u32, mut open: Vec<Approval>) -> Result<(), Halt> {
         let store = &self.turns.inner.store;
         let (workspace, run) = (self.log.held.workspace, self.log.held.lease.run);
@@ -84,7 +85,9 @@ impl ModelRun<'_> {
         let mut approved = Vec::new();
         for Approval { id, call, decision, .. } in decided {
             let Some(decision) = decision else { continue };
-            if !decision.approve {
+            if let Some(result) = decision.result {
+                self.end_brought(round, call, result)?;
+            } else if !decision.approve {
                 self.end_call(round, call, denial(decision.reason.as_deref()))?;
             } else if retry(self.log.live(), || store.start_approved(&self.log.held, id)).await? {
                 let args = serde_json::from_str(call.args.get()).map_err(|error| error.to_string());

@@ -38,7 +38,11 @@ impl ModelRun<'_> {
         // From here on it is known that they may have been made.
         self.log.flush().await?;
         point!("tools.announced");
-        let asks = |planned: &Planned| planned.args.is_ok() && self.asks_for(&planned.call.name);
+        // What a client's tool can be given is for the client to say.
+        let asks = |planned: &Planned| {
+            let name = planned.call.name.as_str();
+            self.is_brought(name) || (planned.args.is_ok() && self.asks_for(name))
+        };
         let (asking, free): (Vec<Planned>, Vec<Planned>) = planned.into_iter().partition(asks);
         let asked = self.keep_calls(round, &asking).await?;
         // People are asked last: a client whose stream pauses there has every other call's end.
@@ -68,12 +72,19 @@ impl ModelRun<'_> {
     }
 
     fn tool(&self, name: &str) -> Option<&Arc<dyn Tool>> {
-        self.specs.iter().position(|spec| spec.name == name).map(|at| &self.tools[at])
+        // Those of the client come after ours.
+        self.specs.iter().position(|spec| spec.name == name).and_then(|at| self.tools.get(at))
+    }
+
+    /// Whether calls of this name are the client's to make.
+    pub(super) fn is_brought(&self, name: &str) -> bool {
+        self.specs.iter().skip(self.tools.len()).any(|spec| spec.name == name)
     }
 
     /// A model may leave out whose tool it calls: the name that its server has for it will do, if one tool alone has it.
     pub(super) fn name_calls(&self, calls: &mut [Call]) {
-        for call in calls.iter_mut().filter(|call| self.tool(&call.name).is_none()) {
+        let known = |name: &str| self.specs.iter().any(|spec| spec.name == name);
+        for call in calls.iter_mut().filter(|call| !known(&call.name)) {
             let mut alike = self.tools.iter().filter(|tool| tool.goes_by(&call.name));
             if let (Some(tool), None) = (alike.next(), alike.next()) {
                 call.name = tool.spec().name;
@@ -98,6 +109,17 @@ impl ModelRun<'_> {
     /// Ends a call that is not made.
     pub(super) fn end_call(&mut self, round: u32, call: ToolCall, reason: String) -> Result<(), TurnError> {
         self.record(round, Ended { id: call.id, name: call.name, outcome: Err(reason) })
+    }
+
+    /// Ends a call that the client has made.
+    pub(super) fn end_brought(
+        &mut self,
+        round: u32,
+        call: ToolCall,
+        result: String,
+    ) -> Result<(), TurnError> {
+        let outcome = Ok(Output { value: Value::String(result), sources: Vec::new() });
+        self.record(round, Ended { id: call.id, name: call.name, outcome })
     }
 
     /// Ends a call of which nobody knows whether it was made.

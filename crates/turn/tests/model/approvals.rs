@@ -1,7 +1,7 @@
 //! Calls that wait for a person: decided once, over restarts, and never made twice.
 
 use domain::approval::Decision;
-use domain::run::{Run, RunStatus};
+use domain::run::{BroughtTool, Run, RunStatus, StartTurn};
 use domain::time::{Clock as _, SystemClock};
 use serde_json::{Value, json};
 use store::StoreError;
@@ -26,7 +26,68 @@ async fn waiting() -> (World, Run, Uuid) {
 }
 
 fn decision(approve: bool, reason: Option<&str>) -> Decision {
-    Decision { approve, reason: reason.map(Into::into), by: "ann".into(), at: SystemClock.now() }
+    Decision {
+        approve,
+        reason: reason.map(Into::into),
+        by: "ann".into(),
+        at: SystemClock.now(),
+        result: None,
+    }
+}
+
+/// A client's own tools, by their names.
+fn brought(names: &[&str]) -> Vec<BroughtTool> {
+    let tool = |name: &&str| BroughtTool {
+        name: (*name).to_owned(),
+        description: "The client's".into(),
+        parameters: json!({ "type": "object" }),
+    };
+    names.iter().map(tool).collect()
+}
+
+/// The call of a client's tool waits over a restart, and its result goes to the model, cut like any other. A name of the
+/// server's own is the client's where it brings it.
+#[tokio::test]
+async fn a_restart_goes_on_waiting_for_the_client() {
+    let mut world = World::start(|_| {}).await;
+    let agent = world.agent(json!({ "tools": ["effect", "echo"], "approval": ["effect"] })).await;
+    let three =
+        [("a", "weather", r#"{"at":"here"}"#), ("b", "echo", r#"{"text":"free"}"#), ("c", "effect", "{")];
+    world.script(vec![calls("", &three), says("Done.")]);
+    let change = |turn: &mut StartTurn| {
+        (turn.agent, turn.brought.tools) = (Some(agent), brought(&["weather", "effect"]));
+    };
+    let run = world.begin_as("Go", change).await;
+    let events = world.follow(&run, "approval").await;
+    let asked = &events.last().expect("it waits").1;
+    assert_eq!((&asked["client"], &asked["call"]["id"]), (&json!(true), &json!("a")));
+    world.restart().await;
+    assert_eq!(world.store.get_run(&world.scope, run.id).await.unwrap().status, RunStatus::Running);
+    for (one, result) in world
+        .store
+        .list_approvals(world.scope.workspace, run.id)
+        .await
+        .unwrap()
+        .iter()
+        .zip(["é".repeat(9000), "2".into()])
+    {
+        let made = Decision { result: Some(result), ..decision(true, None) };
+        world.store.decide_approval(&world.scope, run.id, one.id, &made).await.unwrap();
+    }
+    world.follow(&run, "").await;
+    let blocks = world.last_blocks(&run).await;
+    assert_eq!(
+        (&blocks[0]["truncated"], blocks[0]["result"].as_str().unwrap().chars().count()),
+        (&json!(true), 4000)
+    );
+    assert_eq!((&blocks[2]["name"], &blocks[2]["result"]), (&json!("effect"), &json!("2")));
+    assert_eq!(world.made(), 0, "the server's own tool of that name is not called");
+    let sent = world.sent();
+    let names =
+        sent[0]["tools"].as_array().unwrap().iter().map(|tool| tool["function"]["name"].as_str().unwrap());
+    assert_eq!(names.collect::<Vec<_>>(), ["echo", "weather", "effect"]);
+    sent.iter().for_each(accepted);
+    assert_eq!(world.store.get_run(&world.scope, run.id).await.unwrap().status, RunStatus::Succeeded);
 }
 
 async fn call_block(world: &World, run: &Run) -> Value {

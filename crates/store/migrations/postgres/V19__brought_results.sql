@@ -1,0 +1,2 @@
+-- What a client made of a call of a tool that it brought.
+ALTER TABLE approvals ADD COLUMN result text;
