@@ -8,10 +8,7 @@ use domain::answer::sources_json;
 use domain::conversation::{ConversationPatch, NewConversation};
 use domain::file::File;
 use domain::message::{Block, Message, MessageRole, NewMessage, Window, plain_text};
-use domain::model::Manner;
-use domain::run::{
-    Brought, BroughtTool, Run, RunStatus, StartTurn, TurnMessage, message_id, named_id, spelled_id,
-};
+use domain::run::{Brought, Run, RunStatus, StartTurn, TurnMessage, message_id, named_id, spelled_id};
 use domain::scope::Scope;
 use serde::Deserialize;
 use store::bag::purge_one;
@@ -23,7 +20,7 @@ use uuid::Uuid;
 
 use super::ag_ui::run_name;
 use super::decide::{check_heard, decide, run_of};
-use super::{Asked, Incoming, Options, Said, Want, files};
+use super::{Asked, FilePart, Incoming, Said, Want, files};
 use crate::jsonapi::error::Source;
 use crate::problem::Problem;
 use crate::routes::turns::check_names;
@@ -89,47 +86,24 @@ pub async fn active_run(app: &AppState, scope: &Scope, conversation: Uuid) -> Re
 pub async fn open(
     app: &AppState,
     scope: &Scope,
-    asked: Asked,
+    mut asked: Asked,
     idempotency: Option<Idempotency>,
 ) -> Result<Opened, Problem> {
     // Before anything is looked at: what the request named may be gone since, and is not asked for again.
     if let Some(run) = app.turns.find_repeated(scope, idempotency.as_ref()).await? {
         return Ok(Opened::Found(run));
     }
-    let Asked {
-        conversation,
-        mut before,
-        sent_again,
-        want,
-        replace,
-        options,
-        instructions,
-        manner,
-        max_tokens,
-        tools,
-        echo,
-    } = asked;
-    if sent_again {
-        before.iter_mut().for_each(|said| said.files.retain(|file| files::find(app, file).is_ok()));
+    if asked.sent_again {
+        let here = |file: &FilePart| files::find(app, file).is_ok();
+        asked.before.iter_mut().for_each(|said| said.files.retain(here));
     }
-    let id = conversation.as_deref().map(|name| conversation_id(scope, name));
+    let (before, want) = (std::mem::take(&mut asked.before), std::mem::take(&mut asked.want));
+    let id = asked.conversation.as_deref().map(|name| conversation_id(scope, name));
     let found = match id {
         Some(id) => thread(app, scope, id, Window::Newest { limit: NEAR }).await?,
         None => None,
     };
-    let opening = Opening {
-        app,
-        scope,
-        id,
-        replace,
-        options,
-        instructions,
-        manner,
-        max_tokens,
-        tools,
-        echo,
-        idempotency,
-    };
+    let opening = Opening { app, scope, id, asked, idempotency };
     match (want, found) {
         (Want::Nothing, _) => Err(Problem::invalid_value("/messages", "There is no message to answer.")),
         (Want::Decide { decided, last }, Some(found)) => {
@@ -150,13 +124,8 @@ struct Opening<'a> {
     app: &'a AppState,
     scope: &'a Scope,
     id: Option<Uuid>,
-    replace: Option<Uuid>,
-    options: Options,
-    instructions: Option<String>,
-    manner: Manner,
-    max_tokens: Option<u64>,
-    tools: Vec<BroughtTool>,
-    echo: Option<serde_json::Value>,
+    /// Without what was said before, and what is wanted.
+    asked: Asked,
     idempotency: Option<Idempotency>,
 }
 
@@ -216,7 +185,7 @@ impl Opening<'_> {
 
     /// A message that is new to its conversation.
     async fn say(self, conversation: Uuid, message: Incoming) -> Result<Opened, Problem> {
-        let replace = self.replace;
+        let replace = self.asked.replace;
         self.start(Some(conversation), replace, Some(message)).await
     }
 
@@ -236,7 +205,7 @@ impl Opening<'_> {
     /// Whether the client has begun a run of a new name for a message whose run has come to nothing. The same name is
     /// the same request, sent once more.
     async fn is_another_try(&self, run: &Run) -> Result<bool, Problem> {
-        let Some(name) = self.echo.as_ref().and_then(run_name) else { return Ok(false) };
+        let Some(name) = self.asked.echo.as_ref().and_then(run_name) else { return Ok(false) };
         if !run.status.is_settled() || run.status == RunStatus::Succeeded {
             return Ok(false);
         }
@@ -262,7 +231,7 @@ impl Opening<'_> {
             };
         }
         let id = self.id.unwrap_or_else(|| self.app.clock.new_id());
-        let options = &self.options;
+        let options = &self.asked.options;
         let patch = ConversationPatch {
             mode: options.mode.map(Some),
             page_path: options.page_path.clone().map(Some),
@@ -344,7 +313,7 @@ impl Opening<'_> {
         message: Option<&Incoming>,
         attachments: Option<Vec<Uuid>>,
     ) -> StartTurn {
-        let options = std::mem::take(&mut self.options);
+        let options = std::mem::take(&mut self.asked.options);
         let name = message.and_then(|message| message.name.as_deref());
         let is_id = name.is_some_and(|name| spelled_id(name).is_some());
         // An edit has the name of the message that it replaces, whose id it cannot have.
@@ -354,12 +323,12 @@ impl Opening<'_> {
             message: name.filter(|_| !edited).map(|name| message_id(self.scope.workspace, name)),
             message_name: name.filter(|_| edited || !is_id).map(str::to_owned),
             metadata: message.map(|message| message.metadata.clone()).unwrap_or_default(),
-            instructions: self.instructions.take(),
-            manner: std::mem::take(&mut self.manner),
-            max_tokens: self.max_tokens,
+            instructions: self.asked.instructions.take(),
+            manner: std::mem::take(&mut self.asked.manner),
+            max_tokens: self.asked.max_tokens,
             comes_back: options.comes_back,
-            tools: std::mem::take(&mut self.tools),
-            echo: self.echo.take(),
+            tools: std::mem::take(&mut self.asked.tools),
+            echo: self.asked.echo.take(),
         };
         let said = message.map(|message| {
             let blocks = blocks(message);
