@@ -67,6 +67,8 @@ async fn a_run_ends_with_the_node_of_its_only_reader() {
     let mut there = nodes.on_b.follow(&run.run, 0).await;
     there.until(2).await;
     drop(stream);
+    // Longer than its node waits for readers.
+    tokio::time::sleep(Duration::from_secs(4)).await;
     assert_eq!(nodes.on_a.run(&run.run).await["status"], "running");
     nodes.b.kill9().await.expect("killed");
     let died = Instant::now();
