@@ -41,8 +41,8 @@ pub struct Scope {
     pub role: Role,
     /// The API key that carried the request, if one did.
     pub key: Option<Uuid>,
-    /// Whether this caller may change members, keys and the workspace itself. A service key never
-    /// may, whoever it acts as.
+    /// Whether this caller may change members, keys and the workspace itself: a service key only where it acts as an
+    /// admin.
     pub administers: bool,
 }
 

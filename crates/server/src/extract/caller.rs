@@ -360,6 +360,7 @@ impl Caller {
                 })?;
                 scope.user = member.user;
                 scope.role = member.role;
+                scope.administers = member.role == Role::Admin;
             }
             // Others act as themselves.
             (_, _) => {}

@@ -47,7 +47,7 @@ async fn administering(team: &Team<'_>, caller: &TestCaller<'_>, user: Option<&s
     answers
 }
 
-async fn a_service_key_acts_for_the_workspace_and_never_administers(backend: Backend) {
+async fn a_service_key_acts_for_the_workspace_and_does_not_administer(backend: Backend) {
     let Some(server) = TestServer::start(backend).await else { return };
     let team = Team::new(&server).await;
     let (id, text) = team.key(&team.boss, "service").await;
@@ -72,7 +72,7 @@ async fn a_service_key_acts_for_the_workspace_and_never_administers(backend: Bac
     expect(&get(&team.boss, &path).await, 200, "");
 
     let before = get(&team.boss, "/v1/audit").await.text;
-    for user in [None, Some("boss"), Some("mate")] {
+    for user in [None, Some("mate")] {
         for answer in administering(&team, &service, user).await {
             assert_eq!(answer, (403, "forbidden".to_owned()), "as {user:?}");
         }
@@ -91,8 +91,25 @@ async fn a_service_key_acts_as_a_member(backend: Backend) {
     expect(&acting(&service, "mate", &format!("{CONVERSATIONS}/{bosses}")).await, 404, "not_found");
     expect(&acting(&service, "mate", &format!("{CONVERSATIONS}/{mates}")).await, 200, "");
     assert_eq!(ids(&acting(&service, "mate", CONVERSATIONS).await), [&mates]);
-    // As an admin it sees what an admin sees.
+    // As an admin it sees what an admin sees, and does what an admin does, under both names.
     assert_eq!(ids(&acting(&service, "boss", CONVERSATIONS).await).len(), 2);
+    for (path, fact) in
+        [("/v1/api-keys", id.as_str()), ("/v1/audit", "key.create"), (&team.members(""), "mate")]
+    {
+        let answer = acting(&service, "boss", path).await;
+        expect(&answer, 200, "");
+        assert!(answer.text.contains(fact), "{path} {}", answer.text);
+    }
+    let add = service
+        .request(Method::POST, &team.members(""))
+        .header("threadkeep-user", "boss")
+        .header("content-type", "application/json")
+        .body(json!({ "user": "friend", "role": "member" }).to_string());
+    expect(&ask(add).await, 201, "");
+    let log = acting(&service, "boss", "/v1/audit").await;
+    let newest = log.body["data"].as_array().unwrap().last().unwrap();
+    let what = ["user", "key", "action", "target"].map(|part| newest[part].as_str().unwrap());
+    assert_eq!(what, ["boss", &id, "member.add", "friend"]);
 
     let made = ask(service
         .request(Method::POST, CONVERSATIONS)
@@ -246,7 +263,7 @@ async fn one_authorization_header_of_one_form(backend: Backend) {
 }
 
 on_both!(
-    a_service_key_acts_for_the_workspace_and_never_administers,
+    a_service_key_acts_for_the_workspace_and_does_not_administer,
     a_service_key_acts_as_a_member,
     only_a_service_key_acts_for_others,
     a_key_acts_as_its_maker_and_never_as_more,
