@@ -158,6 +158,25 @@ fn an_empty_variable_is_unset() {
 }
 
 #[test]
+fn the_addresses_that_kubernetes_tells_are_no_settings() {
+    let env = [
+        ("THREADKEEP_SERVICE_HOST", "10.96.0.11"),
+        ("THREADKEEP_SERVICE_PORT", "8080"),
+        ("THREADKEEP_SERVICE_PORT_HTTP", "8080"),
+        ("THREADKEEP_PORT", "tcp://10.96.0.11:8080"),
+        ("THREADKEEP_PORT_8080_TCP", "tcp://10.96.0.11:8080"),
+        ("THREADKEEP_PORT_8080_TCP_PROTO", "tcp"),
+        ("THREADKEEP_PORT_8080_TCP_PORT", "8080"),
+        ("THREADKEEP_PORT_8080_TCP_ADDR", "10.96.0.11"),
+        ("THREADKEEP_POSTGRES_SERVICE_HOST", "fd00::7"),
+    ];
+    assert!(loaded(&[], &env, "").is_ok());
+    for (name, _) in env {
+        refused(&[], &[(name, "x")], "");
+    }
+}
+
+#[test]
 fn unknown_names_are_refused_with_the_nearest_one() {
     for (name, expected) in [
         ("THREADKEEP_LISTN", "did you mean THREADKEEP_LISTEN?"),
@@ -177,6 +196,8 @@ fn unknown_names_are_refused_with_the_nearest_one() {
     // An unknown one is unknown when empty too, and only secrets have a variant for files.
     refused(&[], &[("THREADKEEP_LISTN", "")], "");
     refused(&[], &[("THREADKEEP_LISTEN_FILE", "/dev/null")], "");
+
+    refused(&[], &[("THREADKEEP_PORT", "8080")], "");
 
     for (toml, expected) in [
         ("listn = \"x\"", "\"listn\" in the file"),

@@ -2,8 +2,9 @@
 //! asked for one setting at a time.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::ArgMatches;
@@ -50,6 +51,9 @@ impl Environment {
         }
         let mut found = BTreeMap::new();
         for (name, value) in ours {
+            if is_of_a_service(&name, &value) {
+                continue;
+            }
             if !known.contains(&name) {
                 let hint = suggestion(&name, known.iter().map(String::as_str));
                 return Err(ConfigError(format!("{name} in the environment is not a setting{hint}")));
@@ -82,6 +86,24 @@ impl Environment {
             (None, None) => return Ok(None),
         };
         Ok(Some(Found { raw, source: Source::Environment, origin }))
+    }
+}
+
+/// Kubernetes tells every pod the addresses of the services around it, under their names: `THREADKEEP_PORT` and
+/// `THREADKEEP_SERVICE_HOST` where the service is called threadkeep.
+fn is_of_a_service(name: &str, value: &OsStr) -> bool {
+    let value = value.to_str().unwrap_or("");
+    let is_address = || value.parse::<IpAddr>().is_ok();
+    let is_port = || value.parse::<u16>().is_ok();
+    let is_link = || ["tcp://", "udp://", "sctp://"].iter().any(|scheme| value.starts_with(scheme));
+    let is_protocol = || ["tcp", "udp", "sctp"].contains(&value);
+    match name {
+        _ if name.ends_with("_SERVICE_HOST") => is_address(),
+        _ if name.contains("_SERVICE_PORT") => is_port(),
+        _ if name.ends_with("_ADDR") => name.contains("_PORT_") && is_address(),
+        _ if name.ends_with("_PROTO") => name.contains("_PORT_") && is_protocol(),
+        _ if name.contains("_PORT_") && name.ends_with("_PORT") => is_port(),
+        _ => (name.ends_with("_PORT") || name.contains("_PORT_")) && is_link(),
     }
 }
 
