@@ -9,7 +9,7 @@ use crate::prompt::valid;
 
 /// Of the budget, what is used right after the cut has moved.
 const AFTER_A_MOVE: (usize, usize) = (3, 4);
-/// What joining two messages into one costs.
+/// What joining two messages into one costs: the earlier of the two is counted with it, and so all but the newest.
 const JOIN: usize = 2;
 
 /// A message of the thread and what it puts into a prompt.
@@ -50,7 +50,7 @@ pub fn chars(said: &[Said]) -> usize {
     let count = |text: &str| text.chars().count();
     said.iter()
         .map(|said| match said {
-            Said::User(words) => count(&words.text) + JOIN + parts(words),
+            Said::User(words) => newest_chars(words) + JOIN,
             Said::Assistant { text, calls } => {
                 let calls = calls.iter().map(|call| count(&call.name) + count(&call.args));
                 count(text) + JOIN + calls.sum::<usize>()
@@ -60,30 +60,29 @@ pub fn chars(said: &[Said]) -> usize {
         .sum()
 }
 
-fn parts(words: &Words) -> usize {
-    words.parts.iter().map(|part| part.chars).sum()
+fn newest_chars(words: &Words) -> usize {
+    words.text.chars().count() + words.parts.iter().map(|part| part.chars).sum::<usize>()
 }
 
 /// Whether a message can be sent at all.
 pub fn takes(system: &str, message: &str, budget: usize) -> bool {
-    system.chars().count() + message.chars().count() + JOIN <= budget
+    system.chars().count() + message.chars().count() <= budget
 }
 
 /// The prompt that fits. `from` is where the last one began: it begins there again unless that is too much.
 pub fn fit(material: Material, from: usize, budget: usize) -> Fitted {
     let Material { system, before, summary, newest, bare, own } = material;
     // What the user says now comes before what was said once.
-    let own_room = budget.saturating_sub(system.chars().count() + bare.chars().count() + JOIN);
+    let own_room = budget.saturating_sub(system.chars().count() + bare.chars().count());
     let summary = summary.map(|summary| Said::User(summary.into()));
     let summary = summary.filter(|summary| chars(std::slice::from_ref(summary)) <= own_room);
     let base = system.chars().count() + chars(summary.as_slice());
-    let newest = [Said::User(newest)];
-    let [newest] = if base + chars(&newest) <= budget { newest } else { [Said::User(bare.into())] };
-    let fixed = base + chars(std::slice::from_ref(&newest));
+    let newest = if base + newest_chars(&newest) <= budget { newest } else { bare.into() };
+    let fixed = base + newest_chars(&newest);
     let (own, dropped_calls) = cut_own(own, budget.saturating_sub(fixed));
     let from = first(&before, from.min(before.len()), fixed + chars(&own), budget);
     let thread = before.into_iter().skip(from).flat_map(|unit| unit.said);
-    let messages = valid(summary.into_iter().chain(thread).chain([newest]).chain(own));
+    let messages = valid(summary.into_iter().chain(thread).chain([Said::User(newest)]).chain(own));
     Fitted { prompt: Prompt { system, messages }, from, dropped_calls }
 }
 

@@ -106,7 +106,7 @@ proptest! {
                 // Far enough that it need not move again at once, unless the newest message alone is that long.
                 let room = budget / 4 * 3;
                 let own: usize = files.iter().map(|part| part.chars).sum();
-                let alone = system.chars().count() + question.chars().count() + JOIN + own;
+                let alone = system.chars().count() + question.chars().count() + own;
                 prop_assert!(counted(&fitted.prompt) <= room.max(alone));
             }
             // Whatever the run does, it stays within, and only its own oldest calls go.
@@ -160,8 +160,29 @@ fn the_cut_moves_far_and_then_stays() {
 
 #[test]
 fn a_message_that_cannot_fit_is_known_before() {
-    assert!(takes("ab", "cdé", 7));
-    assert!(!takes("ab", "cdé", 6));
+    assert!(takes("ab", "cdé", 5));
+    assert!(!takes("ab", "cdé", 4));
+}
+
+#[test]
+fn the_budget_may_be_used_to_its_last_character() {
+    let fitted = |before: &[&str], newest: &str| {
+        let said = |text: &&str| Unit { id: Uuid::nil(), said: vec![Said::User((*text).to_owned().into())] };
+        let material = Material {
+            system: "s".repeat(40),
+            before: before.iter().map(said).collect(),
+            summary: None,
+            newest: newest.to_owned().into(),
+            bare: newest.to_owned(),
+            own: Vec::new(),
+        };
+        let fitted = fit(material, 0, 100);
+        (counted(&fitted.prompt), fitted.from)
+    };
+    assert_eq!(fitted(&[], &"n".repeat(60)), (100, 0));
+    // Two of the user's in a row are one, with a blank line between them.
+    assert_eq!(fitted(&["1234567890"], &"n".repeat(48)), (100, 0));
+    assert_eq!(fitted(&["1234567890"], &"n".repeat(49)), (89, 1));
 }
 
 #[test]
@@ -188,7 +209,7 @@ fn a_summary_that_leaves_the_newest_message_no_room_is_not_sent() {
         fit(material, 0, 100).prompt
     };
     for (summary, files, sent) in
-        [(4, 0, true), (4, 80, true), (7, 0, false), (900, 0, false), (900, 900, false)]
+        [(8, 0, true), (8, 80, true), (9, 0, false), (900, 0, false), (900, 900, false)]
     {
         let prompt = fitted(summary, files);
         accepted(&prompt);

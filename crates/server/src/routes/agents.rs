@@ -19,6 +19,16 @@ use crate::state::{App, AppState};
 const MAX_TOOLS: usize = 100;
 const MAX_NAME_CHARS: usize = 128;
 
+/// A tool, as `ToolChoice` writes it: the name of one of the server's own, or what another server has.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "described for clients")]
+pub enum ToolDocument {
+    Own(String),
+    Mcp { mcp: String, allow: Option<Vec<String>> },
+    Composio { composio: String },
+}
+
 #[derive(Debug, Serialize, ToSchema)]
 pub struct AgentView {
     id: Uuid,
@@ -28,8 +38,7 @@ pub struct AgentView {
     /// `model` or `sandbox`.
     #[schema(value_type = String)]
     runner: Runner,
-    /// Names of the server's own tools, `{ mcp, allow? }` or `{ composio }`.
-    #[schema(value_type = Vec<Object>)]
+    #[schema(value_type = Vec<ToolDocument>)]
     tools: Vec<ToolChoice>,
     /// Tools that a person must agree to, call by call.
     approval: Vec<String>,
@@ -50,7 +59,7 @@ pub struct AgentRequest {
     model: Option<Option<String>>,
     #[schema(value_type = Option<String>)]
     runner: Option<Runner>,
-    #[schema(value_type = Option<Vec<Object>>)]
+    #[schema(value_type = Option<Vec<ToolDocument>>)]
     tools: Option<Vec<ToolChoice>>,
     approval: Option<Vec<String>>,
     #[serde(deserialize_with = "given")]
