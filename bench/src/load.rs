@@ -6,7 +6,7 @@ mod sqlite;
 
 use anyhow::Context as _;
 use domain::conversation::{Conversation, Visibility, Write};
-use domain::message::{MessageRole, NewMessage, plain_text};
+use domain::message::{MessageRole, NewMessage};
 
 pub use self::postgres::fill as fill_postgres;
 pub use self::sqlite::fill as fill_sqlite;
@@ -15,22 +15,25 @@ use crate::corpus::Draft;
 /// Conversations written at a time.
 const BATCH: usize = 2_000;
 
-/// A conversation as its row will be, and its messages with their plain text.
+/// A conversation as its row will be, and its messages.
 struct Stored {
     conversation: Conversation,
-    messages: Vec<(NewMessage, String)>,
+    messages: Vec<NewMessage>,
 }
 
 fn store(draft: Draft) -> anyhow::Result<Stored> {
     let write = Write { now: draft.created_at, max_tabs: 50 };
     let made = Conversation::create(&draft.scope, &draft.new, draft.id, Visibility::Private, &write);
     let mut conversation = made.ok().context("a conversation was refused")?;
-    let mut messages = Vec::with_capacity(draft.messages.len());
-    for message in draft.messages {
-        let text = plain_text(&message.content);
+    for message in &draft.messages {
         let from_user = message.role == MessageRole::User;
-        conversation.note_message(message.id, from_user, &text, message.token_count, draft.updated_at);
-        messages.push((message, text));
+        conversation.note_message(
+            message.id,
+            from_user,
+            &message.text,
+            message.token_count,
+            draft.updated_at,
+        );
     }
-    Ok(Stored { conversation, messages })
+    Ok(Stored { conversation, messages: draft.messages })
 }

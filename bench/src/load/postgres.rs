@@ -74,21 +74,22 @@ impl Lines {
         if let Some(title) = &made.title {
             writeln!(self.titles, "{workspace}\t{id}\t{}", words(title))?;
         }
-        for (seq, (message, text)) in (1..).zip(&stored.messages) {
+        for (seq, message) in (1..).zip(&stored.messages) {
             writeln!(
                 self.messages,
-                "{workspace}\t{id}\t{seq}\t{}\t{}\t{text}\t{}\t{}\t{}\t{}\t{}\t{}",
+                "{workspace}\t{id}\t{seq}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}",
                 message.id,
                 message.role.as_str(),
-                serde_json::to_string(&message.content)?,
+                message.text,
+                message.content,
                 message.file_attachments,
                 message.sources,
                 message.token_count,
                 message.metadata,
                 message.created_at,
             )?;
-            let (message, at) = (message.id, message.created_at);
-            writeln!(self.words, "{workspace}\t{id}\t{message}\t{seq}\t{at}\t{}", words(text))?;
+            let (words, at) = (words(&message.text), message.created_at);
+            writeln!(self.words, "{workspace}\t{id}\t{}\t{seq}\t{at}\t{words}", message.id)?;
         }
         Ok(())
     }

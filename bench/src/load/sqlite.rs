@@ -52,7 +52,7 @@ fn insert(db: &Transaction<'_>, stored: &Stored) -> anyhow::Result<()> {
     if let Some(title) = &made.title {
         index(db, "title_search", row, title)?;
     }
-    for (seq, (message, text)) in (1_i64..).zip(&stored.messages) {
+    for (seq, message) in (1_i64..).zip(&stored.messages) {
         let row = db
             .prepare_cached(
                 "INSERT INTO messages (workspace_id, conversation_id, seq, id, role, text, content, \
@@ -65,15 +65,15 @@ fn insert(db: &Transaction<'_>, stored: &Stored) -> anyhow::Result<()> {
                 seq,
                 message.id,
                 message.role.as_str(),
-                text,
-                serde_json::to_string(&message.content)?,
+                message.text,
+                message.content,
                 message.file_attachments,
                 message.sources,
                 message.token_count,
                 message.metadata,
                 message.created_at.as_millisecond(),
             ])?;
-        index(db, "message_search", row, text)?;
+        index(db, "message_search", row, &message.text)?;
     }
     Ok(())
 }

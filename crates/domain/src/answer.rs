@@ -7,15 +7,15 @@ use uuid::Uuid;
 use crate::event::{
     File, Raw, RunEvent, Source, Sources, Step, StepStatus, Text, ToolCall, ToolCalls, ToolResult, present,
 };
-use crate::message::{Block, Message, MessageRole, NewMessage, sources};
+use crate::message::{Message, MessageRole, NewMessage};
 
 /// A message as the API shows it.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct MessageJson<'a, C: ?Sized> {
+struct MessageJson<'a> {
     id: Uuid,
     role: MessageRole,
-    content: &'a C,
+    content: &'a RawValue,
     file_attachments: &'a RawValue,
     sources: &'a RawValue,
     token_count: i64,
@@ -28,7 +28,7 @@ pub fn message_json(message: &NewMessage) -> Option<Raw> {
     to_raw_value(&MessageJson {
         id: message.id,
         role: message.role,
-        content: &message.content,
+        content: serde_json::from_str(&message.content).ok()?,
         file_attachments: serde_json::from_str(&message.file_attachments).ok()?,
         sources: serde_json::from_str(&message.sources).ok()?,
         token_count: message.token_count,
@@ -43,7 +43,7 @@ pub fn stored_json(message: &Message) -> Option<Raw> {
     to_raw_value(&MessageJson {
         id: message.id,
         role: message.role,
-        content: serde_json::from_str::<&RawValue>(&message.content).ok()?,
+        content: serde_json::from_str(&message.content).ok()?,
         file_attachments: serde_json::from_str(&message.file_attachments).ok()?,
         sources: serde_json::from_str(&message.sources).ok()?,
         token_count: message.token_count,
@@ -51,11 +51,6 @@ pub fn stored_json(message: &Message) -> Option<Raw> {
         created_at: message.created_at.as_millisecond(),
     })
     .ok()
-}
-
-/// The `sources` of a message with these blocks.
-pub fn sources_json(content: &[Block]) -> String {
-    serde_json::to_string(&sources(content)).unwrap_or_else(|_| "[]".into())
 }
 
 /// Any block, as it is stored.

@@ -87,12 +87,16 @@ pub enum Block {
     },
 }
 
-/// A message to be stored. The lists are JSON arrays, `metadata` a JSON object.
+/// A message to be stored, as it will be: an answer may be long, and is written out once. The lists are JSON arrays,
+/// `metadata` a JSON object.
 #[derive(Debug, Clone)]
 pub struct NewMessage {
     pub id: Uuid,
     pub role: MessageRole,
-    pub content: Vec<Block>,
+    /// Its blocks.
+    pub content: String,
+    /// Its plain text.
+    pub text: String,
     pub file_attachments: String,
     pub sources: String,
     pub token_count: i64,
@@ -101,19 +105,28 @@ pub struct NewMessage {
 }
 
 impl NewMessage {
-    /// A message of one text block and nothing else.
-    pub fn text(id: Uuid, role: MessageRole, text: impl Into<String>, created_at: Timestamp) -> Self {
+    pub fn new(id: Uuid, role: MessageRole, blocks: &[Block], created_at: Timestamp) -> Self {
         Self {
             id,
             role,
-            content: vec![Block::Text { text: text.into() }],
+            content: json_array(blocks),
+            text: plain_text(blocks),
             file_attachments: "[]".into(),
-            sources: "[]".into(),
+            sources: sources_json(blocks),
             token_count: 0,
             metadata: "{}".into(),
             created_at,
         }
     }
+
+    /// A message of one text block and nothing else.
+    pub fn text(id: Uuid, role: MessageRole, text: impl Into<String>, created_at: Timestamp) -> Self {
+        Self::new(id, role, &[Block::Text { text: text.into() }], created_at)
+    }
+}
+
+fn json_array<T: Serialize>(of: &[T]) -> String {
+    serde_json::to_string(of).unwrap_or_else(|_| "[]".into())
 }
 
 /// The plain text of a message: its text blocks joined by a blank line.
@@ -129,14 +142,12 @@ pub fn plain_text(content: &[Block]) -> String {
 }
 
 /// The citations among the blocks, in order: what a message's `sources` lists.
-pub fn sources(content: &[Block]) -> Vec<&Source> {
-    content
-        .iter()
-        .filter_map(|block| match block {
-            Block::Source(source) => Some(source),
-            _ => None,
-        })
-        .collect()
+pub fn sources_json(content: &[Block]) -> String {
+    let sources = content.iter().filter_map(|block| match block {
+        Block::Source(source) => Some(source),
+        _ => None,
+    });
+    json_array(&sources.collect::<Vec<_>>())
 }
 
 /// Why blocks that a user sent are refused. `pointer` is the place within the array, as in RFC 6901.
@@ -291,9 +302,6 @@ mod tests {
             Block::Text { text: "b".into() },
         ];
         assert_eq!(plain_text(&blocks), "a\n\nb");
-        assert_eq!(
-            serde_json::to_string(&sources(&blocks)).unwrap(),
-            r#"[{"id":"1","title":"A","locator":"page 3","snippet":"a"}]"#
-        );
+        assert_eq!(sources_json(&blocks), r#"[{"id":"1","title":"A","locator":"page 3","snippet":"a"}]"#);
     }
 }

@@ -6,7 +6,7 @@ use domain::conversation::{Conversation, ConversationPatch, Kind, NewConversatio
 use domain::entry::write_event;
 use domain::event::{RunEvent, Turn};
 use domain::file::File;
-use domain::message::{Message, MessageRole, NewMessage, blocks_from_json, plain_text};
+use domain::message::{Message, MessageRole, NewMessage};
 use domain::open_runs::{OpenRuns, RunLimits, TooManyRuns};
 use domain::run::{Brought, Lease, Run, RunError, RunStatus, StartTurn, TurnMessage, Usage};
 use domain::scope::{Role, Scope};
@@ -285,14 +285,13 @@ pub(crate) fn user_message(
     brought: &Brought,
     now: Timestamp,
 ) -> Result<NewMessage> {
-    let content = blocks_from_json(&said.content).map_err(|fault| StoreError::Internal(fault.to_string()))?;
-    let mut message = NewMessage { content, ..NewMessage::text(id, MessageRole::User, "", now) };
+    let TurnMessage { content, text } = said.clone();
     let mut metadata = brought.metadata.clone();
     if let Some(name) = &brought.message_name {
         metadata.insert("client_id".into(), name.as_str().into());
     }
-    message.metadata = to_json(&metadata)?;
-    Ok(message)
+    let metadata = to_json(&metadata)?;
+    Ok(NewMessage { content, text, metadata, ..NewMessage::new(id, MessageRole::User, &[], now) })
 }
 
 /// What the runner of a thread's first turn is given: there is nothing before it, and its bag is empty.
@@ -303,9 +302,8 @@ pub(crate) fn first_dispatch(
     new: &NewTurn,
 ) -> Result<Option<Box<Dispatch>>> {
     let Some(said) = &new.turn.message else { return Ok(None) };
-    let NewMessage { id, role, file_attachments, sources, token_count, metadata, created_at, content } =
+    let NewMessage { id, role, content, text, file_attachments, sources, token_count, metadata, created_at } =
         user_message(new.message, said, &new.turn.brought, run.created_at)?;
-    let (text, content) = (plain_text(&content), to_json(&content)?);
     let message = Message {
         id,
         seq: 1,

@@ -473,8 +473,13 @@ fn step(number: u64) -> String {
     format!(r#"{{"type":"step","id":"{number}","name":"n","status":"running"}}"#)
 }
 
+fn long_step(number: u64) -> String {
+    let result = "word ".repeat(100_000);
+    format!(r#"{{"type":"step","id":"{number}","name":"n","status":"succeeded","result":"{result}"}}"#)
+}
+
 fn delta(_: u64) -> String {
-    format!(r#"{{"type":"delta","text":"{}"}}"#, "x".repeat(1000))
+    format!(r#"{{"type":"delta","text":"{}"}}"#, "word ".repeat(200))
 }
 
 /// Sandboxes that send without end.
@@ -487,7 +492,19 @@ pub fn floods() -> Vec<Case> {
         ("1 GiB of blank lines", vec![ok(), Flood(b'\n', 1 << 30)], Protocol("64 MiB"), (0, 0, 0)),
         // Short enough to stay under the limit on bytes: the steps beyond theirs are left out one by one.
         ("a million steps", steps(1_000_000), Result("done"), (10_001, 990_000, 0)),
-        ("1 GiB of deltas", vec![ok(), Lines(1 << 20, delta)], Protocol("64 MiB"), (0, 0, 0)),
+        (
+            "1 GiB of deltas",
+            vec![ok(), Lines(1 << 20, delta)],
+            Protocol("answer has more than 5 MiB"),
+            (0, 0, 0),
+        ),
+        // Beyond the 10 MiB that steps have together, their results are left out.
+        (
+            "a hundred long steps",
+            vec![ok(), Lines(100, long_step), text(RESULT)],
+            Result("done"),
+            (101, 80, 0),
+        ),
         ("a result, then a line of 1 GiB", after_result(b'x', 1 << 30), Result("done"), (1, 0, 1)),
         ("a result, then blank lines for ever", after_result(b'\n', u64::MAX), Result("done"), (1, 0, 0)),
     ])

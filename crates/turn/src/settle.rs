@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use domain::answer::{message_json, sources_json};
+use domain::answer::message_json;
 use domain::entry::{EntryError, decode, decode_event};
 use domain::event::{Done, Failed, Finished, Raw, RunEvent};
 use domain::fold::Fold;
@@ -321,13 +321,11 @@ fn read_event(line: &str) -> Result<Option<(i64, RunEvent)>, EntryError> {
 /// streams it knows that id from the first word on.
 fn answer(log: &mut RunLog, ending: &Ending, ts: i64, id: Uuid, now: Timestamp) -> NewMessage {
     log.fold.push(ts, &ending.event(None));
-    let content = std::mem::take(&mut log.fold).finish();
+    let blocks = std::mem::take(&mut log.fold).finish();
     NewMessage {
-        sources: sources_json(&content),
-        content,
         token_count: ending.counted.output_tokens + ending.usage.output_tokens,
         metadata: ending.metadata.clone().unwrap_or_else(|| "{}".into()),
-        ..NewMessage::text(id, MessageRole::Assistant, "", now)
+        ..NewMessage::new(id, MessageRole::Assistant, &blocks, now)
     }
 }
 

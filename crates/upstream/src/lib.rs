@@ -9,6 +9,7 @@ pub mod jwks;
 pub mod llm;
 pub mod mcp;
 mod ndjson;
+mod room;
 pub mod sandbox;
 mod silence;
 pub mod sse;

@@ -1,16 +1,13 @@
 //! What a sandbox's body means, without the network: bytes go in as they arrive, out come lines that were
 //! taken or rejected, and in the end exactly one outcome. Whatever is sent, memory stays bounded.
 
-use std::collections::HashSet;
-use std::hash::{BuildHasher as _, RandomState};
-
 use bytes::Bytes;
 use domain::line::{Line, LineSplitter, LineTooLong, parse};
 
+use crate::room::{MAX_STEPS, MAX_STEPS_BYTES, MAX_TEXT_BYTES, Room, Taken};
+
 /// Body bytes a run may send.
 pub const MAX_RUN_BYTES: u64 = 64 * 1024 * 1024;
-/// Different step ids a run may use.
-pub const MAX_STEPS: usize = 10_000;
 /// This many rejected lines in a row end the run.
 pub const MAX_REJECTED_IN_A_ROW: u32 = 100;
 /// Of the lines after the terminal one, how many are kept, and how much of each.
@@ -92,7 +89,7 @@ struct Tally {
     valid: u64,
     rejected: u64,
     rejected_in_a_row: u32,
-    steps: Steps,
+    room: Room,
     ignored: u64,
     ignored_first: Vec<Bytes>,
     outcome: Option<Outcome>,
@@ -181,17 +178,14 @@ impl Tally {
         }
     }
 
-    fn good(&mut self, line: Line, raw: &[u8], out: &mut Vec<Received>) {
+    fn good(&mut self, mut line: Line, raw: &[u8], out: &mut Vec<Received>) {
         self.valid += 1;
         self.rejected_in_a_row = 0;
+        // The lines of an execution make no answer.
+        if !self.keeps && !self.has_room(&mut line, raw, out) {
+            return;
+        }
         match &line {
-            // A good line that is one too many: it is left out like a rejected one, yet the sandbox speaks
-            // the protocol, so it does not count towards giving up on it.
-            Line::Step(step) if !self.steps.admit(&step.id) => {
-                self.rejected += 1;
-                let reason = format!("too many steps: a run may have {MAX_STEPS}");
-                return out.push(Received::Rejected { raw: Bytes::copy_from_slice(raw), reason });
-            }
             Line::Result { message, ts } => {
                 self.outcome = Some(Outcome::Result { message: message.clone(), ts: *ts });
             }
@@ -203,6 +197,30 @@ impl Tally {
         }
         let raw = self.keeps.then(|| Bytes::copy_from_slice(raw));
         out.push(Received::Line { line, raw });
+    }
+
+    /// Whether the line is taken. A step too many is left out like a rejected line, or what is long in it, yet the sandbox
+    /// speaks the protocol: it does not count towards giving up on it. Text is not left out, for nobody would see that.
+    fn has_room(&mut self, line: &mut Line, raw: &[u8], out: &mut Vec<Received>) -> bool {
+        match line {
+            Line::Delta { text, .. } if !self.room.takes_text(text) => {
+                let limit = MAX_TEXT_BYTES / (1024 * 1024);
+                self.fail(format!("The sandbox's answer has more than {limit} MiB of text. {USE_FILES}"));
+                false
+            }
+            Line::Step(step) => {
+                let taken = self.room.take_step(step);
+                if taken != Taken::Whole {
+                    let limit = MAX_STEPS_BYTES / (1024 * 1024);
+                    let reason = format!("no room: a run may have {MAX_STEPS} steps of {limit} MiB together");
+                    self.rejected += 1;
+                    out.push(Received::Rejected { raw: Bytes::copy_from_slice(raw), reason });
+                    (step.args, step.result, step.error, step.sent) = (None, None, None, None);
+                }
+                taken != Taken::Nothing
+            }
+            _ => true,
+        }
     }
 
     fn reject(&mut self, raw: &[u8], reason: String, out: &mut Vec<Received>) {
@@ -248,23 +266,5 @@ impl Tally {
             (good, _) => (FailureCode::NoResult, format!("after {good} lines, before a result or an error")),
         };
         Outcome::Failed { code, message: format!("The sandbox {how} {what}") }
-    }
-}
-
-/// The different step ids so far, as hashes: their texts may be long, and a clash only lets one pass.
-#[derive(Default)]
-struct Steps {
-    seen: HashSet<u64>,
-    hasher: RandomState,
-}
-
-impl Steps {
-    fn admit(&mut self, id: &str) -> bool {
-        let hash = self.hasher.hash_one(id);
-        if self.seen.len() < MAX_STEPS {
-            self.seen.insert(hash);
-            return true;
-        }
-        self.seen.contains(&hash)
     }
 }

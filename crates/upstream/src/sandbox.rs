@@ -15,7 +15,8 @@ use uuid::Uuid;
 
 use crate::error::{UpstreamError, causes};
 use crate::ndjson::{Ending, Intake};
-pub use crate::ndjson::{FailureCode, MAX_REJECTED_IN_A_ROW, MAX_RUN_BYTES, MAX_STEPS, Outcome, Received};
+pub use crate::ndjson::{FailureCode, MAX_REJECTED_IN_A_ROW, MAX_RUN_BYTES, Outcome, Received};
+pub use crate::room::MAX_STEPS;
 use crate::silence::Silence;
 use crate::trace::{self, Kind};
 

@@ -4,7 +4,6 @@
 use std::collections::HashSet;
 
 use axum::http::StatusCode;
-use domain::answer::sources_json;
 use domain::conversation::{ConversationPatch, NewConversation};
 use domain::file::File;
 use domain::message::{Block, Message, MessageRole, NewMessage, Window, plain_text};
@@ -463,6 +462,5 @@ fn earlier(app: &AppState, scope: &Scope, said: Said, taken: &mut HashSet<String
         metadata.insert("client_id".into(), name.into());
     }
     let metadata = serde_json::Value::Object(metadata).to_string();
-    let (sources, content) = (sources_json(&said.content), said.content);
-    NewMessage { content, sources, metadata, ..NewMessage::text(id, said.role, "", app.clock.now()) }
+    NewMessage { metadata, ..NewMessage::new(id, said.role, &said.content, app.clock.now()) }
 }

@@ -24,15 +24,13 @@ async fn messages_have_their_shape(world: World) {
         started_at: 1_700_000_000_000,
     };
     let at = SystemClock.now();
+    let blocks = [Block::Text { text: "One.".into() }, step, Block::Text { text: "Two.".into() }];
     let answered = NewMessage {
-        id: SystemClock.new_id(),
-        role: MessageRole::Assistant,
-        content: vec![Block::Text { text: "One.".into() }, step, Block::Text { text: "Two.".into() }],
         file_attachments: r#"[{"fileId":"f"}]"#.into(),
         sources: r#"[{"id":"s"}]"#.into(),
         token_count: 42,
         metadata: r#"{"k":1}"#.into(),
-        created_at: at,
+        ..NewMessage::new(SystemClock.new_id(), MessageRole::Assistant, &blocks, at)
     };
     world.say(&id, &[asked.clone(), answered.clone()]).await;
     let attributes = world.retrieve(&id).await["attributes"].clone();

@@ -1,8 +1,10 @@
 //! Messages: rows of their own, numbered within their thread.
 
+use std::borrow::Cow;
+
 use async_trait::async_trait;
 use domain::conversation::Conversation;
-use domain::message::{Message, MessageRole, NewMessage, Window, plain_text};
+use domain::message::{Message, MessageRole, NewMessage, Window};
 use domain::scope::Scope;
 use jiff::Timestamp;
 use tokio_postgres::Row;
@@ -16,7 +18,6 @@ use crate::error::{Result, StoreError};
 use crate::files::named_files;
 use crate::list::Dialect;
 use crate::store::messages::{Messages, Thread, ThreadRead};
-use crate::turns::to_json;
 
 #[async_trait]
 impl Messages for PostgresStore {
@@ -84,14 +85,13 @@ async fn append(
     let mut head = branches::head(tx, scope, conversation, None).await?;
     for message in messages {
         head.seq += 1;
-        let text = plain_text(&message.content);
         insert(tx, scope, (conversation, None), head, message).await?;
         let named = named_files(&message.file_attachments)?;
         let files: Vec<_> =
             run_files::pick(tx, scope, conversation, &named).await?.into_iter().flatten().collect();
         run_files::attach(tx, scope, &files, message.id).await?;
         let from_user = message.role == MessageRole::User;
-        thread.note_message(message.id, from_user, &text, message.token_count, now);
+        thread.note_message(message.id, from_user, &message.text, message.token_count, now);
     }
     conversations::save(tx, &thread).await?;
     if !titled && thread.title.is_some() {
@@ -109,11 +109,10 @@ pub(super) async fn insert(
     message: &NewMessage,
 ) -> Result<()> {
     // PostgreSQL keeps no NUL in a text; in the blocks, which are JSON, it is spelt out.
-    let mut text = plain_text(&message.content);
+    let mut text = Cow::Borrowed(&*message.text);
     if text.contains('\0') {
-        text = text.replace('\0', "\u{fffd}");
+        text = text.replace('\0', "\u{fffd}").into();
     }
-    let content = to_json(&message.content)?;
     let role = message.role.as_str();
     let words = search::words(scope, &text);
     let title = title.map(|title| search::words(scope, title));
@@ -125,7 +124,7 @@ pub(super) async fn insert(
         &message.id,
         &role,
         &text,
-        &content,
+        &message.content,
         &message.file_attachments,
         &message.sources,
         &message.token_count,

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use domain::conversation::Conversation;
-use domain::message::{Message, MessageRole, NewMessage, Window, plain_text};
+use domain::message::{Message, MessageRole, NewMessage, Window};
 use domain::scope::Scope;
 use domain::time::from_ms;
 use jiff::Timestamp;
@@ -85,7 +85,6 @@ fn append(
     let mut seq = branches::head_seq(db, scope, conversation, &lineage)?;
     for message in messages {
         seq += 1;
-        let text = plain_text(&message.content);
         insert(db, scope, conversation, (branch, seq), message)?;
         run_files::attach(
             db,
@@ -95,7 +94,7 @@ fn append(
             &named_files(&message.file_attachments)?,
         )?;
         let from_user = message.role == MessageRole::User;
-        thread.note_message(message.id, from_user, &text, message.token_count, now);
+        thread.note_message(message.id, from_user, &message.text, message.token_count, now);
     }
     conversations::save(db, thread_pk, &thread)?;
     if !titled && thread.title.is_some() {
@@ -112,9 +111,6 @@ pub(super) fn insert(
     (branch, seq): (i64, i64),
     message: &NewMessage,
 ) -> Result<()> {
-    let text = plain_text(&message.content);
-    let content =
-        serde_json::to_string(&message.content).map_err(|error| StoreError::Internal(error.to_string()))?;
     let inserted = db
         .prepare_cached(
             "INSERT INTO messages (workspace_id, conversation_id, branch, seq, id, role, text, content, \
@@ -127,8 +123,8 @@ pub(super) fn insert(
             seq,
             message.id,
             message.role.as_str(),
-            text,
-            content,
+            message.text,
+            message.content,
             message.file_attachments,
             message.sources,
             message.token_count,
@@ -140,7 +136,7 @@ pub(super) fn insert(
         true => StoreError::Taken("message id"),
         false => error.into(),
     })?;
-    search::index(Indexed::Message, pk, &text);
+    search::index(Indexed::Message, pk, &message.text);
     Ok(())
 }
 

@@ -54,7 +54,8 @@ async fn turn_with_files(store: &TestStore, scope: &Scope, id: Uuid, n: u32) -> 
     };
     let text = Block::Text { text: format!("\"fileId\":\"{}\"", made.id) };
     let content = vec![step, block(&made), text];
-    let assistant = settlement.assistant.map(|said| Arc::new(NewMessage { content, ..(*said).clone() }));
+    let said = |said: Arc<NewMessage>| NewMessage::new(said.id, said.role, &content, said.created_at).into();
+    let assistant = settlement.assistant.map(said);
     let run = store.settle_turn(&held, &Settlement { assistant, ..settlement }).await.unwrap();
     (mine, made, run.run.assistant_message.unwrap())
 }

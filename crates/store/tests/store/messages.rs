@@ -30,18 +30,18 @@ async fn messages_come_back_in_order_and_as_they_were_written(store: TestStore) 
         duration_ms: None,
         started_at: 1,
     };
+    let blocks = [
+        Block::Reasoning { text: "hm".into() },
+        Block::Text { text: "one".into() },
+        step,
+        Block::Text { text: "two \u{1F9F5}".into() },
+    ];
     let rich = NewMessage {
-        content: vec![
-            Block::Reasoning { text: "hm".into() },
-            Block::Text { text: "one".into() },
-            step,
-            Block::Text { text: "two \u{1F9F5}".into() },
-        ],
         file_attachments: r#"[{"id": 1}]"#.into(),
         sources: r#"[ "x" ]"#.into(),
         token_count: 42,
         metadata: r#"{"k" : 1e3}"#.into(),
-        ..NewMessage::text(store.new_id(), MessageRole::Assistant, "", now)
+        ..NewMessage::new(store.new_id(), MessageRole::Assistant, &blocks, now)
     };
     let plain = NewMessage::text(store.new_id(), MessageRole::System, "rules", now);
     store.append_messages(&ann, thread.id, &[rich.clone(), plain.clone()], now).await.unwrap();
@@ -49,7 +49,7 @@ async fn messages_come_back_in_order_and_as_they_were_written(store: TestStore) 
     let [first, second] = &read.messages[..] else { panic!("{:?}", read.messages) };
     assert_eq!((first.id, first.seq, first.role), (rich.id, 1, MessageRole::Assistant));
     assert_eq!(first.text, "one\n\ntwo \u{1F9F5}");
-    assert_eq!(first.content, serde_json::to_string(&rich.content).unwrap());
+    assert_eq!(first.content, serde_json::to_string(&blocks).unwrap());
     assert_eq!(
         (&first.file_attachments, &first.sources, &first.metadata),
         (&rich.file_attachments, &rich.sources, &rich.metadata)

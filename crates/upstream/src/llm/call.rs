@@ -15,6 +15,7 @@ use serde_json::Value;
 use super::halves::Halves;
 use super::{ModelLimits, ModelStream};
 use crate::error::causes;
+use crate::room::MAX_TEXT_BYTES;
 use crate::sandbox::{arrived, beginning, excerpt, without_head};
 use crate::silence::Silence;
 use crate::sse::{SseEvent, SseReader};
@@ -65,6 +66,7 @@ pub(super) fn stream(request: Request) -> ModelStream {
         parser,
         held: Vec::new(),
         read: 0,
+        said: 0,
         silence: Silence::begin(),
         spoke: false,
     };
@@ -90,6 +92,8 @@ struct Call {
     /// The provider's own words before the first that counts: another try begins anew.
     held: Vec<ModelEvent>,
     read: usize,
+    /// Of what was read, what is the answer.
+    said: usize,
     /// Since the call was sent; after the first word, since the last byte came.
     silence: Silence,
     /// Something of the answer was handed out: from here on nothing is tried again.
@@ -201,7 +205,12 @@ impl Call {
             }
             if json {
                 whole.extend_from_slice(&bytes);
-            } else if self.take(&bytes, out)? {
+                continue;
+            }
+            let at = out.len();
+            let over = self.take(&bytes, out)?;
+            self.count(&out[at..])?;
+            if over {
                 return Ok(());
             }
             if self.spoke || out.iter().any(is_word) {
@@ -237,6 +246,15 @@ impl Call {
         Ok(false)
     }
 
+    fn count(&mut self, events: &[ModelEvent]) -> Result<(), Failed> {
+        self.said += events.iter().map(length).sum::<usize>();
+        if self.said > MAX_TEXT_BYTES {
+            let limit = MAX_TEXT_BYTES / (1024 * 1024);
+            return Err(self.nonsense(&format!("its answer has more than {limit} MiB of text")));
+        }
+        Ok(())
+    }
+
     /// All has come, and it is of another kind with no event in it: a page of a proxy, say.
     fn is_no_stream(&self) -> bool {
         self.read > 0 && !self.sse.has_read() && matches!(self.state, State::Reading(_, Media::Other))
@@ -246,6 +264,7 @@ impl Call {
         let value = serde_json::from_slice(body)
             .map_err(|error| self.nonsense(&format!("its answer is not valid JSON: {error}")))?;
         self.parser.whole(&value, out).map_err(|fault| self.of_provider(fault))?;
+        self.count(out)?;
         if self.request.verbatim {
             out.insert(0, ModelEvent::Own(Own::Whole(value)));
         }
@@ -341,6 +360,14 @@ impl Call {
 /// What has been seen cannot be unseen: after one of these nothing is tried again.
 fn is_word(event: &ModelEvent) -> bool {
     matches!(event, ModelEvent::Text(_) | ModelEvent::Reasoning(_) | ModelEvent::Call(_) | ModelEvent::Own(_))
+}
+
+fn length(event: &ModelEvent) -> usize {
+    match event {
+        ModelEvent::Text(text) | ModelEvent::Reasoning(text) => text.len(),
+        ModelEvent::Call(part) => part.args.len(),
+        _ => 0,
+    }
 }
 
 fn worth_repeating(status: u16) -> bool {

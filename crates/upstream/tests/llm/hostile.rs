@@ -90,6 +90,24 @@ async fn what_is_torn_down_or_makes_no_sense_ends_with_an_error() {
 }
 
 #[tokio::test]
+async fn an_answer_without_end_is_given_up() {
+    for vendor in VENDORS {
+        let spoken = vendor.spoken();
+        let (before, word) = spoken.split_at(spoken.trim_end().rfind("\n\n").unwrap() + 2);
+        let long = word.replace("Hello", &"many words ".repeat(6000));
+        let got = play(vendor, body(&format!("{before}{}", long.repeat(90)))).await;
+        let (fault, text) = (got.end.unwrap().unwrap_err(), got.text.len());
+        assert!(fault.message.contains("more than 5 MiB"), "{vendor:?}: {fault:?}");
+        assert!(text > 4 << 20 && text < 6 << 20, "{vendor:?}: {text}");
+    }
+    let whole = serde_json::json!({ "choices": [{ "message": { "content": "w".repeat(6 << 20) } }] });
+    let head = Action::Headers("200 OK", vec![("content-type", "application/json".into())]);
+    let got = play(Vendor::OpenAi, vec![head, Action::Bytes(whole.to_string().into_bytes())]).await;
+    let fault = got.end.unwrap().unwrap_err();
+    assert!(fault.message.contains("more than 5 MiB"), "{fault:?}");
+}
+
+#[tokio::test]
 async fn an_error_after_the_200_is_told_in_the_providers_words() {
     for vendor in VENDORS {
         let start = vendor.spoken();

@@ -9,10 +9,9 @@ use uuid::Uuid;
 use super::super::archive::ArchivedFile;
 use super::super::{Refusal, derived_id};
 use super::{Asset, Node, Setting};
-use crate::answer::sources_json;
 use crate::file::{Attachment, Bag, File, FileSource, name_key, numbered, safe_name};
 use crate::media::sniff;
-use crate::message::{Block, Message, MessageRole, plain_text};
+use crate::message::{Block, Message, MessageRole, plain_text, sources_json};
 
 /// Makes messages and files of nodes.
 pub(super) struct Maker<'a> {

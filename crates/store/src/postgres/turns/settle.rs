@@ -1,6 +1,5 @@
 //! The third of the three writes: a run ends, with its answer, if it is still whose it was.
 
-use domain::message::plain_text;
 use domain::run::{Run, RunStatus, Usage};
 use futures_util::future::{join, try_join};
 
@@ -28,7 +27,7 @@ pub(super) async fn settle(tx: &Transaction, held: &Held, settlement: &Settlemen
         let place = Head { branch, seq: head.seq + 1 };
         // With what was counted while it went on.
         let tokens = run.usage.input_tokens + run.usage.output_tokens;
-        thread.note_message(assistant.id, false, &plain_text(&assistant.content), tokens, settlement.now);
+        thread.note_message(assistant.id, false, &assistant.text, tokens, settlement.now);
         thread.message_count = if current.branch == branch { place.seq } else { shown };
         let inserted = messages::insert(tx, &scope, (thread.id, None), place, assistant);
         tx.ending(try_join(inserted, conversations::save(tx, &thread))).await?;

@@ -1,6 +1,6 @@
 //! The third of the three writes: a run ends, with its answer, if it is still whose it was.
 
-use domain::message::{NewMessage, plain_text};
+use domain::message::NewMessage;
 use domain::run::{Lease, Run, RunStatus, Usage};
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
@@ -101,7 +101,7 @@ fn add_answer(
     };
     let (mut thread, pk) = found.ok_or(StoreError::NotFound)?;
     let shown = thread.message_count;
-    thread.note_message(assistant.id, false, &plain_text(&assistant.content), tokens, now);
+    thread.note_message(assistant.id, false, &assistant.text, tokens, now);
     thread.message_count = if branches::current(db, &scope, conversation)? == branch { seq } else { shown };
     conversations::save_turn(db, pk, &thread)
 }
