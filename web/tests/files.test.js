@@ -86,16 +86,12 @@ test('what is attached to a new thread and not sent leaves no thread behind', as
   await attach(page);
   await page.getByRole('button', { name: 'Remove note.txt' }).click();
   await none();
-  await attach(page);
-  await page.getByRole('button', { name: 'Settings' }).click();
-  await none();
-  await page.goBack();
-  await attach(page);
-  await page.reload();
-  await none();
-  const second = await open('/');
-  await attach(second);
-  await second.close({ runBeforeUnload: true });
+  const slow = await open('/');
+  const begun = new Promise((called) => slow.route('**/files', called));
+  await slow.locator('input[type=file]').setInputFiles([file('note.txt', 'text/plain', 'a note')]);
+  await begun;
+  assert.equal(await threads(), before + 1);
+  await slow.close({ runBeforeUnload: true });
   await none();
 
   // Refused, it is all there again; sent, it is a thread.
@@ -113,6 +109,59 @@ test('what is attached to a new thread and not sent leaves no thread behind', as
   await composer(page).waitFor();
   assert.equal(await composer(page).inputValue(), '');
   assert.equal(await threads(), before + 1);
+  assert.deepEqual(wrong, []);
+});
+
+test('what is attached and not sent is a part of the draft', async () => {
+  const { page, open, wrong } = await visit(world);
+  const attach = async (name) => {
+    await page.locator('input[type=file]').setInputFiles([file(name, 'text/plain', 'a note')]);
+    await chips(page).filter({ hasText: name }).getByText('6 B', { exact: true }).waitFor();
+  };
+  const shows = (where, ...names) =>
+    eventually(async () => assert.deepEqual(await chips(where).locator('bdi').allInnerTexts(), names));
+
+  // In a new thread, over a reload, another page of the app and a window of its own.
+  await attach('first.txt');
+  await attach('second.txt');
+  await page.reload();
+  await shows(page, 'first.txt', 'second.txt');
+  await page.getByRole('button', { name: 'Settings' }).click();
+  await page.goBack();
+  const other = await open('/');
+  await shows(other, 'first.txt', 'second.txt');
+  // Where they lie is no thread of the history.
+  const [newest, next] = (await world.server.api('GET', '/v1/chat-conversations')).data;
+  await other.locator(`[data-history] a[href="/c/${next.id}"]`).waitFor();
+  assert.equal(await other.locator(`[data-history] a[href="/c/${newest.id}"]`).count(), 0);
+  await page.getByRole('button', { name: 'Remove first.txt' }).click();
+  await shows(other, 'second.txt');
+  await page.reload();
+  await shows(page, 'second.txt');
+  await say(page, 'answer with a note');
+  await settled(page);
+  await page.locator('article').getByRole('button', { name: /second.txt/ }).waitFor();
+  await shows(other);
+  await other.reload();
+  await composer(other).waitFor();
+  await shows(other);
+
+  // In a thread, and only there. One that is gone is not offered.
+  await attach('third.txt');
+  await attach('fourth.txt');
+  await page.getByRole('button', { name: 'New thread', exact: true }).click();
+  await shows(page);
+  await page.goBack();
+  await shows(page, 'third.txt', 'fourth.txt');
+  const files = `/v1${new URL(page.url()).pathname.replace('/c/', '/chat-conversations/')}/files`;
+  const { data } = await world.server.api('GET', files);
+  await world.server.api('DELETE', `${files}/${data.find(({ name }) => name === 'third.txt').id}`);
+  await page.reload();
+  await shows(page, 'fourth.txt');
+  await composer(page).fill('answer with another');
+  await composer(page).press('Enter');
+  await settled(page);
+  await page.locator('article').getByRole('button', { name: /fourth.txt/ }).waitFor();
   assert.deepEqual(wrong, []);
 });
 

@@ -28,6 +28,7 @@ let workspace: string | null = null;
 /** Tests run outside a page and name the server. */
 export const setBase = (url: string) => (base = url);
 export const setWorkspace = (id: string | null) => (workspace = id);
+export const inWorkspace = () => workspace;
 
 let unauthenticated = () => {};
 /** Called when the session is over. */

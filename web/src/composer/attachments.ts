@@ -1,12 +1,13 @@
 // Files on their way into the next message: checked at once, sent one by one, with progress; each can be taken back.
 import { useCallback, useEffect, useRef, useState } from 'react';
-import { createConversation, deleteConversation, deleteFile } from '../client/api';
+import { createConversation, deleteConversation, deleteFile, listFiles } from '../client/api';
+import { Failure, inWorkspace } from '../client/http';
 import type { Thread } from '../client/thread';
-import type { Attachment } from '../client/types';
 import { limits, upload } from '../client/upload';
 import { shownName } from '../files/name';
 import { bytes } from '../ui/bits';
 import { toast } from '../ui/toast';
+import { keepFiles, newIn, onFiles, readFiles, type Lying } from './drafts';
 
 export type Attaching = {
   key: number;
@@ -14,7 +15,7 @@ export type Attaching = {
   size: number;
   type: string;
   progress: number;
-  done: Attachment | null;
+  done: Lying | null;
   error: string | null;
 };
 
@@ -33,10 +34,9 @@ export function obstacle(files: Attaching[]): string | null {
   return `${refused.join(', ')} cannot be sent. Remove ${refused.length === 1 ? 'it' : 'them'} to send the message.`;
 }
 
-/** A file needs a conversation to lie in. One that is made for it is no thread before its first message, and goes if there is none. */
-function useLodging(thread: Thread) {
-  const made = useRef<Promise<string> | null>(null);
-  const sent = useRef(false);
+/** A file needs a conversation to lie in. One that is made for it is no thread before its first message, and goes with its last file. */
+function useLodging(thread: Thread, kept: Lying[]) {
+  const made = useRef(kept[0] ? Promise.resolve(kept[0].conversation) : null);
   const find = useCallback(async () => {
     // A first message on its way makes one, too.
     await thread.sent;
@@ -48,92 +48,151 @@ function useLodging(thread: Thread) {
   }, [thread]);
   /** Whether there was one to let go of. */
   const leave = useCallback(() => {
-    if (!made.current || sent.current) return false;
+    if (!made.current || thread.get().id) return false;
     made.current.then(deleteConversation).catch(() => undefined);
     made.current = null;
     return true;
-  }, []);
-  /** From now on it is the thread's, unless that gives it back. */
-  const hand = useCallback((over: boolean) => {
-    sent.current = over;
-    return made.current;
+  }, [thread]);
+  /** It is the thread's from now on, or there is another. */
+  const hand = useCallback((to: Promise<string> | null = null) => {
+    const was = made.current;
+    made.current = to;
+    return was;
   }, []);
   return { find, leave, hand };
 }
 
+const shown = (file: Lying, key: number): Attaching => ({
+  key,
+  name: shownName(file.name),
+  size: file.size,
+  type: file.mimeType,
+  progress: 1,
+  done: file,
+  error: null,
+});
+
+const lying = (files: Attaching[]) => files.flatMap((file) => (file.done ? [file.done] : []));
+
+/** Those of them that cannot be sent any more. */
+async function lost(files: Lying[]): Promise<Set<string>> {
+  const [first] = files;
+  if (!first) return new Set();
+  const there = await listFiles(first.conversation).catch((error: unknown) => {
+    if (error instanceof Failure && error.status === 404) return [];
+    throw error;
+  });
+  const free = new Set(there.filter((file) => file.messageId === null).map((file) => file.id));
+  return new Set(files.map((file) => file.fileId).filter((id) => !free.has(id)));
+}
+
 export function useAttachments(thread: Thread) {
-  const [files, setFiles] = useState<Attaching[]>([]);
-  const { find, leave, hand } = useLodging(thread);
+  const [workspace] = useState(inWorkspace);
+  const place = useCallback(() => thread.get().id ?? newIn(workspace), [thread, workspace]);
+  const [kept] = useState(() => readFiles(place()));
+  const [files, setFiles] = useState(() => kept.map(shown));
+  const { find, leave, hand } = useLodging(thread, kept);
   const stops = useRef(new Map<number, AbortController>());
-  const last = useRef(0);
+  const last = useRef(kept.length);
+
+  const now = useRef(files);
+  const set = useCallback(
+    (next: Attaching[]) => {
+      now.current = next;
+      setFiles(next);
+      keepFiles(place(), lying(next));
+    },
+    [place],
+  );
   const change = useCallback(
     (key: number, with_: Partial<Attaching>) =>
-      setFiles((now) => now.map((file) => (file.key === key ? { ...file, ...with_ } : file))),
-    [],
+      set(now.current.map((file) => (file.key === key ? { ...file, ...with_ } : file))),
+    [set],
   );
 
   const add = useCallback(
     (chosen: Iterable<File>) => {
-      let count = files.length;
       for (const file of chosen) {
-        const refused = refusal(file, count);
+        const refused = refusal(file, now.current.length);
         if (refused) {
           toast(refused, { bad: true });
           continue;
         }
-        count++;
         const key = ++last.current;
         const stop = new AbortController();
         stops.current.set(key, stop);
         const entry = { key, name: shownName(file.name), size: file.size, type: file.type, progress: 0, done: null, error: null };
-        setFiles((now) => [...now, entry]);
+        set([...now.current, entry]);
         find()
-          .then((id) => upload(id, file, (progress) => change(key, { progress }), stop.signal))
-          .then(({ id: fileId, name, mimeType, size, sha256 }) =>
-            change(key, { progress: 1, done: { fileId, name, mimeType, size, sha256 } }),
-          )
+          .then(async (conversation) => {
+            const stored = await upload(conversation, file, (progress) => change(key, { progress }), stop.signal);
+            const { id: fileId, name, mimeType, size, sha256 } = stored;
+            change(key, { progress: 1, done: { fileId, name, mimeType, size, sha256, conversation } });
+          })
           .catch((error: unknown) => {
             if (!stop.signal.aborted) change(key, { error: error instanceof Error ? error.message : String(error) });
           });
       }
     },
-    [files.length, find, change],
+    [find, change, set],
   );
 
   const remove = useCallback(
     (key: number) => {
       stops.current.get(key)?.abort();
-      const gone = files.find((file) => file.key === key)?.done;
-      const left = files.length === 1 && leave();
-      if (gone && !left) void find().then((id) => deleteFile(id, gone.fileId)).catch(() => undefined);
-      setFiles((now) => now.filter((file) => file.key !== key));
+      const gone = now.current.find((file) => file.key === key)?.done;
+      set(now.current.filter((file) => file.key !== key));
+      const left = now.current.length === 0 && leave();
+      if (gone && !left) void deleteFile(gone.conversation, gone.fileId).catch(() => undefined);
     },
-    [files, find, leave],
+    [leave, set],
   );
 
-  // The page is left, or the thread, with files that were not sent.
+  // What was kept may have been sent or deleted elsewhere meanwhile.
+  useEffect(() => {
+    lost(kept)
+      .then((gone) => {
+        if (gone.size === 0) return;
+        if (gone.size === kept.length) hand();
+        set(now.current.filter((file) => !file.done || !gone.has(file.done.fileId)));
+      })
+      .catch(() => undefined);
+  }, [kept, hand, set]);
+
+  // The draft is one for all windows.
+  useEffect(
+    () =>
+      onFiles(place, (there) => {
+        hand(there[0] ? Promise.resolve(there[0].conversation) : null);
+        set([...there.map((file) => shown(file, ++last.current)), ...now.current.filter((file) => !file.done)]);
+      }),
+    [place, hand, set],
+  );
+
+  // The page is left, or the thread: what is on its way is given up, what is there stays with the draft.
   useEffect(() => {
     const abandon = () => {
       for (const stop of stops.current.values()) stop.abort();
-      leave();
-      setFiles([]);
+      set(now.current.filter((file) => file.done));
+      if (now.current.length === 0) leave();
     };
     window.addEventListener('pagehide', abandon);
     return () => {
       window.removeEventListener('pagehide', abandon);
       abandon();
     };
-  }, [leave]);
+  }, [leave, set]);
 
   /** Hands the files over, with the conversation that they lie in if it is no thread yet; `back` takes them again. */
   const take = () => {
-    const lodging = hand(true);
-    setFiles([]);
+    const taken = now.current;
+    const lodging = hand();
+    set([]);
     const back = () => {
-      hand(false);
-      setFiles((now) => [...files, ...now]);
+      hand(lodging);
+      set([...taken, ...now.current]);
     };
-    return { attachments: files.flatMap((file) => (file.done ? [file.done] : [])), lodging, back };
+    return { attachments: lying(taken), lodging, back };
   };
   return { files, add, remove, take };
 }

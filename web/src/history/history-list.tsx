@@ -3,6 +3,7 @@ import { useQueryClient } from '@tanstack/react-query';
 import { useVirtualizer } from '@tanstack/react-virtual';
 import { useEffect, useMemo, useRef } from 'react';
 import type { Conversation } from '../client/types';
+import { newIn, readFiles } from '../composer/drafts';
 import { go, paths } from '../router';
 import { Spinner } from '../ui/bits';
 import { remove, rename, useHistory } from './history-data';
@@ -45,10 +46,11 @@ export function HistoryList({ query, workspace, current, onOpen }: {
   const frame = useRef<HTMLDivElement>(null);
   const { data, error, hasNextPage, isFetchingNextPage, fetchNextPage, isPlaceholderData } = useHistory(query, workspace);
   const found = useMemo(() => {
-    const seen = new Set<string>();
+    // Where the files of a new thread lie is no thread yet.
+    const seen = new Set(readFiles(newIn(workspace)).map((file) => file.conversation));
     // A thread that moved between two pages is shown once.
     return (data?.pages ?? []).flatMap((page) => page.data).filter(({ id }) => !seen.has(id) && seen.add(id));
-  }, [data]);
+  }, [data, workspace]);
   const rows = useMemo(() => rowsOf(found, query !== ''), [found, query]);
   const list = useVirtualizer({
     count: rows.length,
