@@ -80,12 +80,15 @@ pub struct Rejected {
 }
 
 /// What a runner was given.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dispatch {
     /// The messages sent along, oldest first.
     pub messages: Vec<Uuid>,
     /// What was left out or shortened, in words.
     pub cuts: Vec<String>,
+    /// The model that was asked; a sandbox chooses by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
 }
 
 /// What came after the terminal line.

@@ -30,7 +30,7 @@ fn traces_have_no_number() {
             r#"{"type":"log","level":"warn","message":"m","ts":4}"#,
         ),
         (
-            Trace::Dispatch(Dispatch { messages: vec![Uuid::nil()], cuts: vec!["c".into()] }),
+            Trace::Dispatch(Dispatch { messages: vec![Uuid::nil()], cuts: vec!["c".into()], model: None }),
             "dispatch",
             r#"{"messages":["00000000-0000-0000-0000-000000000000"],"cuts":["c"]}"#,
         ),

@@ -350,7 +350,11 @@ impl ModelRun<'_> {
     /// What this call of the model is given, for the trace.
     fn tell(&mut self, round: u32, fitted: &Fitted, files: &[String]) -> Result<(), TurnError> {
         let now = self.turns.now();
-        let sent = Sent { messages: self.material.ids(fitted.from), cuts: self.material.cuts(fitted) };
+        let sent = Sent {
+            messages: self.material.ids(fitted.from),
+            cuts: self.material.cuts(fitted),
+            model: Some(self.name.clone()),
+        };
         self.log.trace(now, &Trace::Dispatch(sent))?;
         let with = match files {
             [] => String::new(),

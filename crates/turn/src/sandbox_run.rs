@@ -76,6 +76,7 @@ impl Turns {
         let sent = Sent {
             messages: replayed.iter().map(|message| message.id).chain([dispatch.message.id]).collect(),
             cuts: cuts(dispatch, &replayed),
+            model: None,
         };
         let envelope = Envelope {
             version: Version,
@@ -154,7 +155,7 @@ fn cuts(dispatch: &Dispatch, replayed: &[&Message]) -> Vec<String> {
     let first = replayed.first().map_or(dispatch.message.seq, |message| message.seq);
     let between = dispatch.before.iter().filter(|message| message.seq >= first).count() - replayed.len();
     let mut cuts = Vec::new();
-    if first > 1 && !replayed.is_empty() {
+    if first > 1 {
         cuts.push(format!("the {} messages before the first one sent", first - 1));
     }
     if between > 0 {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::answer::message_json;
-use domain::entry::{EntryError, decode, decode_event};
+use domain::entry::{Dispatch as Sent, EntryError, decode, decode_event};
 use domain::event::{Done, Failed, Finished, Raw, RunEvent};
 use domain::fold::Fold;
 use domain::message::{MessageRole, NewMessage};
@@ -91,6 +91,7 @@ impl Ending {
             TurnError::Store(StoreError::Internal(_)) => {
                 Self::failed("internal", "the server could not go on with the run; its log says why")
             }
+            TurnError::Store(StoreError::NotFound) => Self::cancelled("the conversation was deleted"),
             _ => Self::interrupted("its node could not go on with it"),
         }
     }
@@ -111,6 +112,18 @@ impl Ending {
         let usage = json!({ "usage": { "input_tokens": input_tokens, "output_tokens": output_tokens } });
         let metadata = (counted != Usage::default()).then(|| usage.to_string());
         Self { counted, counted_elsewhere: true, metadata, ..self }
+    }
+
+    /// Of a run that was left: what is known of it is what was stored. Where a model's prompt began, the next one begins.
+    fn left(self, counted: Usage, sent: Option<&Sent>) -> Self {
+        let ending = self.with_counted(counted);
+        let Some((Some(model), [from, ..])) = sent.map(|sent| (&sent.model, sent.messages.as_slice())) else {
+            return ending;
+        };
+        let Usage { input_tokens, output_tokens } = counted;
+        let metadata = json!({ "model": model, "context_from": from,
+            "usage": { "input_tokens": input_tokens, "output_tokens": output_tokens } });
+        ending.with_metadata(metadata.to_string())
     }
 
     pub(crate) fn with_metadata(self, metadata: String) -> Self {
@@ -145,7 +158,7 @@ impl Turns {
                 written => return written,
             };
             // All that came before is stored by now, so the log goes on from there.
-            log = self.stored_log(held, live).await?.1;
+            log = self.stored_log(held, live).await?.log;
             log.files_logged |= files_logged;
             match late {
                 StoreError::MoreUsed(counted) => {
@@ -271,35 +284,35 @@ impl Turns {
     async fn settle_stored(&self, held: &Held, ending: Ending) -> Result<(), TurnError> {
         let live = self.inner.live.run(held.lease.run);
         let settled = match self.stored_log(*held, &live).await {
-            Ok((run, log)) => self.settle(log, &run, ending, &live).await.map(|_| ()),
+            Ok(Stored { run, log, sent }) => {
+                let ending = ending.left(run.usage, sent.as_ref());
+                self.settle(log, &run, ending, &live).await.map(|_| ())
+            }
             Err(error) => Err(error),
         };
         self.inner.live.stop_driving(held.lease.run);
         settled
     }
 
-    /// A run and its log as far as it is stored, to go on from there.
-    pub(crate) async fn stored_log(
-        &self,
-        held: Held,
-        live: &Arc<LiveRun>,
-    ) -> Result<(Run, RunLog), TurnError> {
-        let (mut fold, mut last, mut files_logged) = (Fold::default(), (0, 0), false);
+    /// A run with its log.
+    pub(crate) async fn stored_log(&self, held: Held, live: &Arc<LiveRun>) -> Result<Stored, TurnError> {
+        let (mut fold, mut last, mut files_logged, mut sent) = (Fold::default(), (0, 0), false, None);
         loop {
             let page = retry(live, || self.inner.store.read_held(&held, last.0, 1 << 20)).await?;
             let Some(newest) = page.last else {
                 let mut log = RunLog::going_on(self.clone(), held, Arc::clone(live), fold, last);
                 log.files_logged = files_logged;
-                return Ok((page.run, log));
+                return Ok(Stored { run: page.run, log, sent });
             };
             last = newest;
             for line in page.entries.iter().flat_map(|entries| entries.lines()) {
-                match read_event(line) {
-                    Ok(Some((ts, event))) => {
+                match read(line) {
+                    Ok(Told::Event(ts, event)) => {
                         files_logged |= matches!(event, RunEvent::File(_));
                         fold.push(ts, &event);
                     }
-                    Ok(None) => {}
+                    Ok(Told::Sent(dispatch)) => sent = Some(dispatch),
+                    Ok(Told::Nothing) => {}
                     // What is left of it is kept: a run that cannot end would hold its conversation for good.
                     Err(_) => {
                         tracing::error!(run = %held.lease.run, "a damaged entry of a log is passed over");
@@ -310,11 +323,30 @@ impl Turns {
     }
 }
 
-/// The event of a line of the log, where it has one, with its time.
-fn read_event(line: &str) -> Result<Option<(i64, RunEvent)>, EntryError> {
+/// A run as far as it is stored.
+pub(crate) struct Stored {
+    pub run: Run,
+    /// To go on from there.
+    pub log: RunLog,
+    /// What its runner was given last.
+    pub sent: Option<Sent>,
+}
+
+/// What a line of the log says.
+enum Told {
+    /// With its time.
+    Event(i64, RunEvent),
+    Sent(Sent),
+    Nothing,
+}
+
+fn read(line: &str) -> Result<Told, EntryError> {
     let entry = decode(line)?;
-    let event = entry.seq.map(|_| decode_event(entry.kind, entry.data.get())).transpose()?;
-    Ok(event.map(|event| (entry.ts, event)))
+    Ok(match (entry.seq, entry.kind) {
+        (Some(_), kind) => Told::Event(entry.ts, decode_event(kind, entry.data.get())?),
+        (None, "dispatch") => Told::Sent(serde_json::from_str(entry.data.get())?),
+        (None, _) => Told::Nothing,
+    })
 }
 
 /// The assistant's message: the fold of all that happened, with its end. It has the id of its run, so that whoever

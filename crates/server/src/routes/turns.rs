@@ -300,7 +300,10 @@ impl From<TurnError> for Problem {
                 StatusCode::PAYLOAD_TOO_LARGE,
                 "message_too_long",
                 "The message is too long",
-                format!("The message does not fit into the {limit} characters that a model is sent; shorten it or attach it as a file."),
+                match input {
+                    "/instructions" => format!("The instructions leave no room for the message in the {limit} characters that a model is sent; shorten them."),
+                    _ => format!("The message does not fit into the {limit} characters that a model is sent; shorten it or attach it as a file."),
+                },
             )
             .at(At::pointer(input))
             .with("limit", limit),

@@ -8,8 +8,9 @@ use serde_json::json;
 use testkit::sandbox::{Action, Release};
 use testkit::server::Backend;
 
+use crate::gateway::{OPENAI, sandbox_of, stream, world_with};
 use crate::scripts::{delta, hang_after, open, step};
-use crate::world::{CONVERSATIONS, World, refused, stories, thread};
+use crate::world::{CONVERSATIONS, World, ask, refused, stories, thread};
 
 stories!(
     under_way,
@@ -20,6 +21,8 @@ stories!(
     while_a_call_waits_for_a_person,
     the_lock_is_cleared_by_an_admin,
     a_damaged_log_holds_up_no_end,
+    what_a_left_run_used_is_kept,
+    a_run_that_is_deleted_at_once_is_cancelled,
 );
 
 const SOON: Duration = Duration::from_secs(1);
@@ -193,6 +196,65 @@ async fn a_damaged_log_holds_up_no_end(backend: Backend) -> Option<()> {
     );
     let said = [("user", "hi"), ("assistant", "kept"), ("user", "next"), ("assistant", "Hello.")];
     assert_eq!(world.thread(&conversation).await, thread(&said));
+    Some(())
+}
+
+/// Its end is written by whoever clears it, who knows no more than what is stored.
+async fn what_a_left_run_used_is_kept(backend: Backend) -> Option<()> {
+    let (world, provider) = world_with(backend, stream(OPENAI)).await?;
+    let clear = async |conversation: &str| {
+        let cleared = world.send(Method::DELETE, &format!("{CONVERSATIONS}/{conversation}/lock"), None).await;
+        assert_eq!(cleared.status, 204, "{}", cleared.text);
+        world.conversation(conversation).await["messages"][1].clone()
+    };
+    // A sandbox that has asked a model.
+    world.play(hang_after(vec![delta("so far")]));
+    let mut running = world.begin(&json!({ "message": "Go" })).await;
+    running.until("delta").await;
+    let (client, _, model) = sandbox_of(&world).await;
+    let body = json!({ "model": "openai/m", "messages": [{ "role": "user", "content": "Hi" }] });
+    let url = format!("{}/chat/completions", model["base_url"].as_str().unwrap());
+    let asked = ask(client.post(url).bearer_auth(model["api_key"].as_str().unwrap()).json(&body)).await;
+    assert_eq!(asked.status, 200, "{}", asked.text);
+    let left = clear(&running.conversation()).await;
+    let usage = json!({ "input_tokens": 7, "output_tokens": 3 });
+    assert_eq!((&left["tokenCount"], &left["metadata"]), (&json!(3), &json!({ "usage": usage })));
+
+    // A model that is asked again after a call: where its prompt began is known to the next turn.
+    let call = json!({ "index": 0, "id": "c", "function": { "name": "search_pages", "arguments": "{\"query\":\"x\"}" } });
+    let calls = json!({ "choices": [{ "delta": { "tool_calls": [call] } }] });
+    let planned = OPENAI.replace("{\"choices\":[{\"delta\":{\"content\":\"Hi\"}}]}", &calls.to_string());
+    provider.then(stream(&planned.replace("\"stop\"", "\"tool_calls\"")));
+    provider.then(vec![Action::Hang]);
+    let running = world.begin_async(&json!({ "message": "Look", "mode": "ask", "model": "openai/m" })).await;
+    provider.request(2).await.unwrap();
+    let left = clear(running["conversation"].as_str().unwrap()).await;
+    let metadata = json!({ "model": "openai/m", "context_from": running["message"], "usage": usage });
+    assert_eq!((&left["tokenCount"], &left["metadata"]), (&json!(3), &metadata), "{left}");
+    Some(())
+}
+
+/// At whatever moment of its beginning.
+async fn a_run_that_is_deleted_at_once_is_cancelled(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let mut begun = 0;
+    for _ in 0..60 {
+        let conversation = world.tell(&json!({ "message": "hi" })).await.conversation();
+        let path = format!("{CONVERSATIONS}/{conversation}");
+        let body = json!({ "conversation": conversation, "message": "next" });
+        let turn = world.turn(&body).header("prefer", "respond-async");
+        let (turn, gone) = tokio::join!(ask(turn), world.send(Method::DELETE, &path, None));
+        assert_eq!(gone.status, 204, "{}", gone.text);
+        if turn.status != 202 {
+            refused(&turn, 404, "not_found");
+            continue;
+        }
+        begun += 1;
+        assert_eq!(world.post(&format!("{path}/restore")).await.status, 200);
+        let run = world.settled(turn.body["run"].as_str().unwrap()).await;
+        assert!(run["status"] == "cancelled" || run["status"] == "succeeded", "{run}");
+    }
+    assert!(begun > 0, "no turn was begun before its conversation went");
     Some(())
 }
 

@@ -14,7 +14,8 @@ stories!(
     the_bearer_token,
     the_replay,
     failed_answers_in_the_replay,
-    what_was_sent_is_in_the_trace
+    what_was_sent_is_in_the_trace,
+    all_that_is_left_out_is_in_the_trace,
 );
 
 async fn the_envelope(backend: Backend) -> Option<()> {
@@ -133,5 +134,17 @@ async fn what_was_sent_is_in_the_trace(backend: Backend) -> Option<()> {
         entries[1]["line"],
         json!({ "messages": [first.message(), assistant, stream.message()], "cuts": [] })
     );
+    Some(())
+}
+
+/// Also where nothing is replayed.
+async fn all_that_is_left_out_is_in_the_trace(backend: Backend) -> Option<()> {
+    let world = World::start_with(backend, |config| config.limits.replay_turn_limit = 0).await?;
+    let first = world.tell(&json!({ "message": "one" })).await;
+    let next = world.tell(&json!({ "conversation": first.conversation(), "message": "two" })).await;
+    let (entries, _) = world.trace(&next.run()).await;
+    let dispatch = entries.iter().find(|entry| entry["kind"] == "dispatch").unwrap();
+    let sent = json!({ "messages": [next.message()], "cuts": ["the 2 messages before the first one sent"] });
+    assert_eq!(dispatch["line"], sent);
     Some(())
 }

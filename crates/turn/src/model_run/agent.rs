@@ -196,8 +196,13 @@ impl Turns {
     ) -> Result<(), TurnError> {
         let limit = self.inner.limits.context_budget_chars;
         let runner = runner_of(agent, mode);
-        let fits = takes(&system(agent, more), said, limit as usize);
-        if runner == Runner::Model && !fits { Err(TurnError::TooLong { input, limit }) } else { Ok(()) }
+        let takes = |more| takes(&system(agent, more), said, limit as usize);
+        if runner == Runner::Sandbox || takes(more) {
+            return Ok(());
+        }
+        // It is the client's own rules that leave no room for it.
+        let input = if more.is_some() && takes(None) { "/instructions" } else { input };
+        Err(TurnError::TooLong { input, limit })
     }
 }
 

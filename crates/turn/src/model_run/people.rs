@@ -15,6 +15,7 @@ use crate::drive::Beginning;
 use crate::error::TurnError;
 use crate::failpoint::point;
 use crate::log::{RunLog, retry};
+use crate::settle::Stored;
 
 /// How often it is looked whether someone has decided, on whichever node.
 const LOOK: Duration = Duration::from_millis(250);
@@ -154,7 +155,7 @@ impl Turns {
         if known.iter().all(|one| one.started) {
             return Ok(None);
         }
-        let (run, log) = self.stored_log(*held, &live).await?;
+        let Stored { run, log, .. } = self.stored_log(*held, &live).await?;
         let open = log.fold.open_calls();
         let waits = known.iter().any(|one| !one.started && open.contains(&(one.round, one.call.id.as_str())));
         Ok(waits.then_some((run, log)))
