@@ -116,10 +116,14 @@ fn answer(said: &[Said], block: &Value) -> Answer {
 }
 
 fn tool(tool: &Value) -> Option<ToolSpec> {
+    let schema = match &tool["input_schema"] {
+        Value::Null => json!({ "type": "object" }),
+        schema => schema.clone(),
+    };
     Some(ToolSpec {
         name: tool["name"].as_str()?.to_owned(),
         description: tool["description"].as_str().unwrap_or("").to_owned(),
-        schema: to_raw_value(&tool["input_schema"]).ok()?,
+        schema: to_raw_value(&schema).ok()?,
     })
 }
 

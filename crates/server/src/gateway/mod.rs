@@ -5,6 +5,7 @@ pub mod anthropic;
 pub mod demo;
 pub mod openai;
 pub mod own;
+pub mod translated;
 mod whole;
 
 use axum::extract::{FromRequestParts, Request, State};
@@ -164,6 +165,26 @@ async fn of_run(app: &AppState, token: &str) -> Result<OfRun, Problem> {
     }
 }
 
+/// Where clients of OpenAI and Anthropic look for more than there is here.
+const CLIENTS_PATHS: [&str; 9] = [
+    "audio",
+    "batches",
+    "chat",
+    "completions",
+    "conversations",
+    "embeddings",
+    "messages",
+    "models",
+    "responses",
+];
+
+/// As `as_clients_expect`, for what is nowhere: it is told so in the words of whoever asks for it.
+pub async fn as_who_asks_expects(request: Request, next: Next) -> Response {
+    let mut path = request.uri().path().split('/').skip(1);
+    let theirs = path.next() == Some("v1") && path.next().is_some_and(|name| CLIENTS_PATHS.contains(&name));
+    if theirs { as_clients_expect(request, next).await } else { next.run(request).await }
+}
+
 /// Failures on these paths have an `error` member beside the problem's own: the clients look there.
 pub async fn as_clients_expect(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
@@ -182,6 +203,7 @@ pub async fn as_clients_expect(request: Request, next: Next) -> Response {
     };
     let source = serde_json::to_value(&problem.source).unwrap_or_default();
     let pointer = source["pointer"].as_str().or(source["parameter"].as_str());
+    let pointer = pointer.filter(|pointer| !pointer.is_empty());
     let param = pointer.map(|pointer| pointer.trim_start_matches('/').replace('/', "."));
     let error = json!({ "message": problem.detail, "type": kind, "param": param, "code": problem.code });
     let kept = std::mem::take(response.headers_mut());
@@ -326,9 +348,13 @@ fn text_of(content: &Value) -> String {
 }
 
 fn text_of_part(part: &Value) -> String {
-    match part["text"].as_str() {
-        Some(text) => text.to_owned(),
-        None => format!("[{}]", part["type"].as_str().unwrap_or("part")),
+    let source = &part["source"];
+    match (part["text"].as_str(), source["type"].as_str()) {
+        (Some(text), _) => text.to_owned(),
+        // A document that is text.
+        (None, Some("text")) => text_of(&source["data"]),
+        (None, Some("content")) => text_of(&source["content"]),
+        _ => format!("[{}]", part["type"].as_str().unwrap_or("part")),
     }
 }
 

@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use domain::model::{Dialect, ModelEvent, ModelFault, ModelFaultKind};
+use domain::model::{Dialect, ModelEvent, ModelFault, ModelFaultKind, Verbatim};
 use futures_util::future::BoxFuture;
 use futures_util::{StreamExt as _, stream};
 use serde_json::{Value, json};
@@ -17,7 +17,9 @@ use upstream::llm::demo::MODEL;
 
 use crate::extract::{JsonBody, Path};
 use crate::gateway::own::OwnWords;
-use crate::gateway::{Asked, Asker, Metered, Payer, Writer, anthropic, demo, openai, unknown_model};
+use crate::gateway::{
+    Asked, Asker, Metered, Payer, Writer, anthropic, demo, openai, translated, unknown_model,
+};
 use crate::jsonapi::error::shown;
 use crate::problem::Problem;
 use crate::state::AppState;
@@ -154,6 +156,11 @@ async fn answer(
 ) -> Result<Response, Problem> {
     let found = app.models.find(&asked.model).map_err(unknown_model)?;
     asked.ask.model.clone_from(&found.name);
+    if let Some(Verbatim { dialect, body }) = &asked.ask.verbatim
+        && found.dialect != Some(*dialect)
+    {
+        translated::check(*dialect, body)?;
+    }
     app.check_tokens(&payer.scope).await?;
     if asked.model == MODEL {
         demo::search(app, &payer, &mut asked.ask).await;
@@ -181,8 +188,9 @@ async fn answer(
             Some(ModelEvent::End(end)) => Some(end.clone()),
             _ => None,
         };
-        // A failure before the first word is an answer of its own.
-        if let (Some(Err(fault)), true) = (&end, begun.is_empty() || !asked.stream) {
+        // A failure before the first word is an answer of its own; words may come in the same batch.
+        let nothing_said = begun.is_empty() && batch.len() == 1;
+        if let (Some(Err(fault)), true) = (&end, nothing_said || !asked.stream) {
             return Err(fault.clone().into());
         }
         begun.extend(telling.write(&batch).await);

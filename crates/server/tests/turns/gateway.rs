@@ -161,8 +161,30 @@ async fn failures_are_told_as_clients_expect_them(backend: Backend) -> Option<()
         answer.text
     );
     assert_eq!(answer.body["error"]["type"], "invalid_request_error");
-    // After the first word it is an event.
+    // The next answer of the provider but one.
     let half = &OPENAI[..OPENAI.find("data: {\"choices\":[{\"delta\":{},").unwrap()];
+    provider.then(stream(&format!("{half}data: {{\"error\":{{\"message\":\"broke\"}}}}\n\n")));
+    // What another dialect has no word for is refused; a provider that speaks this one judges by itself.
+    let many = json!({ "messages": user, "n": 2 });
+    for (model, status, param) in [
+        ("demo/assistant", 400, json!("n")),
+        ("anthropic/m", 400, json!("n")),
+        ("openai/m", 400, Value::Null),
+    ] {
+        let mut body = many.clone();
+        body["model"] = model.into();
+        let answer = post(&world, PATHS[0], &body).await;
+        assert_eq!((answer.status, &answer.body["error"]["param"]), (status, &param), "{}", answer.text);
+    }
+    // Words that come with their failure are told before it.
+    let body = json!({ "model": "openai/m", "messages": user, "stream": true });
+    let answer = post(&world, PATHS[0], &body).await;
+    assert!(
+        answer.status == 200 && answer.text.contains("\"Hi\"") && answer.text.contains("broke"),
+        "{}",
+        answer.text
+    );
+    // After the first word it is an event.
     let mut script = stream(half);
     // Apart from the end, so that it is told before.
     script.push(Action::Wait(std::time::Duration::from_millis(300)));
@@ -178,7 +200,7 @@ async fn failures_are_told_as_clients_expect_them(backend: Backend) -> Option<()
 }
 
 /// What the first run's sandbox has: a client, the envelope, and how it asks models.
-async fn sandbox_of(world: &World) -> (reqwest::Client, Value, Value) {
+pub async fn sandbox_of(world: &World) -> (reqwest::Client, Value, Value) {
     let envelope = world.sandbox.request(0).await.unwrap().body;
     let url = format!("{}/config", envelope["agent_url"].as_str().unwrap());
     let client = reqwest::Client::builder().no_proxy().build().unwrap();

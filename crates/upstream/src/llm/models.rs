@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::limits::Limits;
-use domain::model::{ModelFault, ModelFaultKind, Takes};
+use domain::model::{Dialect, ModelFault, ModelFaultKind, Takes};
 use domain::secret::Secret;
 use reqwest::{RequestBuilder, Url};
 use serde_json::Value;
@@ -79,6 +79,8 @@ pub struct Found {
     /// As its provider names it.
     pub name: String,
     pub takes: Takes,
+    /// What its provider speaks; the built-in model speaks none.
+    pub dialect: Option<Dialect>,
 }
 
 impl Models {
@@ -125,11 +127,14 @@ impl Models {
         let unset =
             |key: &str| bad(format!("the model {shown:?} needs {key}, which is not set on this server."));
         let local = self.local.iter().find(|(server, ..)| server.provider == provider);
-        let found: Arc<dyn LanguageModel> = match (provider, local) {
-            (_, Some((_, model, _))) => Arc::new(model.clone()),
-            ("openai", _) => Arc::new(self.openai.clone().ok_or_else(|| unset("OPENAI_API_KEY"))?),
-            ("anthropic", _) => Arc::new(self.anthropic.clone().ok_or_else(|| unset("ANTHROPIC_API_KEY"))?),
-            ("demo", _) if model == demo::NAME => Arc::new(Demo),
+        let (openai, anthropic) = (Some(Dialect::Openai), Some(Dialect::Anthropic));
+        let (found, dialect): (Arc<dyn LanguageModel>, _) = match (provider, local) {
+            (_, Some((_, model, _))) => (Arc::new(model.clone()), openai),
+            ("openai", _) => (Arc::new(self.openai.clone().ok_or_else(|| unset("OPENAI_API_KEY"))?), openai),
+            ("anthropic", _) => {
+                (Arc::new(self.anthropic.clone().ok_or_else(|| unset("ANTHROPIC_API_KEY"))?), anthropic)
+            }
+            ("demo", _) if model == demo::NAME => (Arc::new(Demo), None),
             ("demo", _) => {
                 return Err(bad(format!("there is no demo model {shown:?}: its name is {}.", demo::MODEL)));
             }
@@ -144,7 +149,7 @@ impl Models {
             "anthropic" => &*self.settings.anthropic.inputs,
             _ => &[],
         };
-        Ok(Found { model: found, name: model.to_owned(), takes: takes(provider, model, said) })
+        Ok(Found { model: found, name: model.to_owned(), takes: takes(provider, model, said), dialect })
     }
 
     /// The model where nobody chose one: the operator's, else the first of the provider that is set up, else the demo.
