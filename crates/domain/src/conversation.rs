@@ -253,9 +253,12 @@ impl Conversation {
         self.touch(now);
     }
 
-    /// A message of the thread has other content now.
-    pub fn note_rewrite(&mut self, message: &Message, now: Timestamp) {
+    /// A message of the thread has other content now: a title that was made from it is made anew.
+    pub fn note_rewrite(&mut self, was: &Message, message: &Message, now: Timestamp) {
         if self.first_message == Some(message.id) {
+            if self.title == first_line(&was.text, 80) {
+                self.title = first_line(&message.text, 80);
+            }
             self.preview = first_line(&message.text, 255);
         }
         self.touch(now);

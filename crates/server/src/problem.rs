@@ -48,6 +48,15 @@ impl Problem {
         self
     }
 
+    /// What a client calls the input by another name than the engine does.
+    #[must_use]
+    pub fn renamed(self, from: &str, to: &str) -> Self {
+        match &self.source {
+            Some(Source::Pointer(pointer)) if pointer == from => self.at(Source::pointer(to)),
+            _ => self,
+        }
+    }
+
     pub fn not_found() -> Self {
         Self::new(
             StatusCode::NOT_FOUND,

@@ -1,6 +1,7 @@
 //! Every route in one list. The list is also what the OpenAPI document and the tests of who may do what are
 //! made from.
 
+use axum::handler::Handler as _;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::{Router, response::IntoResponse};
 use tower_http::catch_panic::CatchPanicLayer;
@@ -164,7 +165,7 @@ pub fn router(app: &AppState) -> Router {
         .layer(from_fn(dialect::as_openai))
         .layer(from_fn(gateway::as_clients_expect));
     let all = plain(open()).merge(guarded).merge(served).merge(chatted).merge(responded);
-    all.fallback(web::fallback)
+    all.fallback(web::fallback.layer(from_fn(gateway::as_who_asks_expects)))
         .method_not_allowed_fallback(wrong_method)
         .layer(from_fn_with_state(app.clone(), host::guard))
         .layer(from_fn(head::bound))

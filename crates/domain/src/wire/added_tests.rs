@@ -3,6 +3,7 @@
 
 use serde_json::{Value, json};
 
+use super::told::INTERRUPTED;
 use super::*;
 use crate::message::{Message, MessageRole};
 
@@ -407,6 +408,26 @@ fn a_step_that_went_well_after_all_is_no_failure() {
         let chunks = written(Wire::UiMessage, &log, 0);
         assert_eq!(chunks.contains("tool-output-error"), status == "failed", "{chunks}");
         assert_eq!(chunks.contains("tool-output-available"), status == "succeeded", "{chunks}");
+    }
+}
+
+#[test]
+fn a_step_that_is_open_again_at_the_end_is_told_as_interrupted() {
+    let step =
+        |status: &str| ("step", json!({ "type": "step", "id": "s", "name": "look", "status": status }));
+    let log = vec![
+        log().remove(0),
+        step("running"),
+        step("succeeded"),
+        step("running"),
+        ("result", json!({ "message": "Done.", "assistant": null })),
+        ("done", json!({ "status": "succeeded" })),
+    ];
+    for (wire, word) in
+        [(Wire::OpenAi, INTERRUPTED), (Wire::Anthropic, INTERRUPTED), (Wire::UiMessage, "tool-output-error")]
+    {
+        assert!(written(wire, &log, 0).contains(word), "{wire:?}");
+        assert!(!written(wire, &[&log[..3], &log[4..]].concat(), 0).contains(word), "{wire:?}");
     }
 }
 

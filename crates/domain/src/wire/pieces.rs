@@ -313,10 +313,19 @@ impl Pieces {
     fn finish(&mut self, out: &mut Vec<Piece>) {
         self.close(out);
         self.asked.clear();
-        for id in std::mem::take(&mut self.unended) {
+        let never_ended = std::mem::take(&mut self.unended);
+        for id in never_ended.clone() {
             self.give_nothing(&id, out);
             let error = Some(INTERRUPTED.to_owned());
             out.push(Piece::Ended(Ended { id, result: Value::Null, error, denied: false, again: false }));
+        }
+        // Steps that went on after their end.
+        for open in self.told.take_unended() {
+            let key = (open["round"].as_u64().unwrap_or(0), id_of(&open));
+            if let Some(id) = self.names.get(&key).filter(|id| !never_ended.contains(id)).cloned() {
+                let error = Some(INTERRUPTED.to_owned());
+                out.push(Piece::Ended(Ended { id, result: Value::Null, error, denied: false, again: true }));
+            }
         }
     }
 }

@@ -199,15 +199,14 @@ impl Told {
         });
         let given = (!step["args"].is_null()).then(|| hash(&step["args"]));
         let call = json!({ "id": id, "name": step["name"], "args": step["args"] });
-        if let Some(ended) = &ended {
-            self.ended(ended);
+        match &ended {
+            Some(ended) => self.ended(ended),
+            // Begun, or begun again after its end.
+            None => self.unended(0, &call),
         }
         match self.steps.entry(id) {
             Entry::Vacant(new) => {
                 new.insert(given);
-                if !over {
-                    self.unended(0, &call);
-                }
                 self.text.clear();
                 Word::Calls { round: 0, calls: vec![call], ended }
             }

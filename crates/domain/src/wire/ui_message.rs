@@ -14,7 +14,8 @@ pub(super) struct UiMessage {
     pub(super) base: String,
     run: String,
     conversation: Option<String>,
-    failed: bool,
+    /// Why the run did not succeed.
+    failure: Option<Value>,
 }
 
 impl UiMessage {
@@ -51,7 +52,7 @@ impl UiMessage {
     fn reason(&self, status: &str) -> &'static str {
         match status {
             "cancelled" => "other",
-            _ if self.failed => "error",
+            _ if self.failure.is_some() => "error",
             _ => match self.pieces.short() {
                 Short::No => "stop",
                 Short::Cut => "length",
@@ -110,7 +111,7 @@ impl UiMessage {
             Piece::File(file) => out.push(json!({ "type": "file", "mediaType": file["mimeType"],
                 "url": file_url(&self.base, self.conversation.as_deref(), &file) })),
             Piece::Failure { code, message } => {
-                self.failed = true;
+                self.failure = Some(json!({ "code": code, "message": message }));
                 out.push(match code.as_str() {
                     "cancelled" => json!({ "type": "abort", "reason": message }),
                     _ => json!({ "type": "error", "errorText": message }),
@@ -121,6 +122,9 @@ impl UiMessage {
                 let mut finish = json!({ "type": "finish", "finishReason": self.reason(&status) });
                 if let Some(created) = self.pieces.created() {
                     finish["messageMetadata"] = json!({ "createdAt": created });
+                    if let Some(error) = self.failure.take() {
+                        finish["messageMetadata"]["error"] = error;
+                    }
                 }
                 out.push(finish);
                 out.push(Value::Null);

@@ -40,13 +40,18 @@ pub fn ui_message(
     }
     let created = message.created_at.as_millisecond();
     // As it was told live.
-    let metadata = match (&own["metadata"], run) {
+    let mut metadata = match (&own["metadata"], run) {
         (Value::Null, None) => json!({ "createdAt": created }),
         (Value::Null, Some(_)) => {
             json!({ "conversation": conversation, "run": message.id, "createdAt": created })
         }
         (brought, _) => brought.clone(),
     };
+    // No part says why a run did not succeed.
+    let error = blocks.as_array().into_iter().flatten().find(|block| block["type"] == "error");
+    if let (Some(error), Some(metadata)) = (error, metadata.as_object_mut()) {
+        metadata.insert("error".into(), json!({ "code": error["code"], "message": error["message"] }));
+    }
     json!({ "id": id, "role": message.role.as_str(), "parts": parts, "metadata": metadata })
 }
 

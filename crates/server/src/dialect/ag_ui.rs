@@ -9,6 +9,7 @@ use uuid::Uuid;
 
 use super::open::client_id;
 use super::{Asked, Decided, FilePart, Incoming, Last, Options, Said, Want, member, name};
+use crate::extract::Named;
 use crate::problem::Problem;
 
 /// Where the metadata of a brought message hold what its client had beside the blocks, and an echo what it called the
@@ -27,6 +28,12 @@ pub struct Input {
 pub fn thread_id(body: &Value) -> Result<String, Problem> {
     let missing = || Problem::invalid_value("/threadId", "threadId must be a text.");
     name(body, "", "threadId")?.ok_or_else(missing)
+}
+
+/// The workspace that an input names, in either place.
+pub fn named(named: Named, body: &Value) -> Result<Named, Problem> {
+    let forwarded = member(&body["forwardedProps"], "/forwardedProps", "workspace")?;
+    named.and(forwarded)?.and(member(body, "", "workspace")?)
 }
 
 pub fn read(body: &Value) -> Result<Input, Problem> {

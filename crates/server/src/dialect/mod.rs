@@ -26,7 +26,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use crate::extract::body::told;
+use crate::extract::body::{parse, told};
 use crate::extract::paging::pairs;
 use crate::extract::shape::Strict;
 use crate::problem::Problem;
@@ -160,6 +160,11 @@ pub fn member<T: DeserializeOwned>(from: &Value, at: &str, name: &str) -> Result
             Problem::invalid_value(&format!("{at}/{name}"), format!("{name} does not fit: {reason}."))
         }),
     }
+}
+
+/// The workspace that a body names; the body may be left out.
+pub fn workspace_in(bytes: &[u8]) -> Result<Option<Uuid>, Problem> {
+    if bytes.is_empty() { Ok(None) } else { member(&parse(bytes)?, "", "workspace") }
 }
 
 /// A client's own name of a thing: any short text.

@@ -66,6 +66,17 @@ pub async fn thread(
     }
 }
 
+/// Who may take away what was said: those who may delete the conversation.
+pub async fn check_owns(app: &AppState, scope: &Scope, id: Uuid) -> Result<(), Problem> {
+    let thread = app.store.get_thread(scope, id, None.into()).await?;
+    match scope.owns(&thread.conversation.owner) {
+        true => Ok(()),
+        false => {
+            Err(Problem::forbidden("Only the owner of the conversation or an admin may take this away."))
+        }
+    }
+}
+
 /// The run that holds a conversation: the one under way, or the first that waits.
 pub async fn active_run(app: &AppState, scope: &Scope, conversation: Uuid) -> Result<Option<Run>, Problem> {
     let runs = match app.store.list_runs(scope, conversation, None, RUNS).await {

@@ -37,13 +37,61 @@ pub struct Create {
     pub previous: Option<String>,
 }
 
+/// What a setting may be, as it is told to whoever gave another.
+type Setting = (&'static str, fn(&Value) -> bool, &'static str);
+
+/// The settings that are repeated by the response, which clients read as what they are.
+const SETTINGS: [Setting; 10] = [
+    ("max_output_tokens", is_count, "a whole number of at least 1"),
+    ("max_tool_calls", is_count, "a whole number of at least 1"),
+    ("parallel_tool_calls", Value::is_boolean, "true or false"),
+    ("reasoning", Value::is_object, "an object"),
+    ("service_tier", Value::is_string, "a text"),
+    ("temperature", |value| is_within(value, 2.0), "a number from 0 to 2"),
+    ("text", is_format, "an object whose format is of the type text, json_object or json_schema"),
+    ("tool_choice", is_choice, "none, auto, required or an object"),
+    ("top_p", |value| is_within(value, 1.0), "a number from 0 to 1"),
+    ("truncation", |value| value == "auto" || value == "disabled", "auto or disabled"),
+];
+
+fn is_count(value: &Value) -> bool {
+    value.as_u64().is_some_and(|count| count > 0)
+}
+
+fn is_within(value: &Value, most: f64) -> bool {
+    value.as_f64().is_some_and(|number| (0.0..=most).contains(&number))
+}
+
+fn is_choice(value: &Value) -> bool {
+    value.is_object() || ["none", "auto", "required"].iter().any(|choice| value == choice)
+}
+
+fn is_format(value: &Value) -> bool {
+    let kind = &value["format"]["type"];
+    value.is_object()
+        && (value["format"].is_null() || ["text", "json_object", "json_schema"].iter().any(|one| kind == one))
+}
+
+fn check_settings(body: &Value) -> Result<(), Problem> {
+    for (name, fits, what) in SETTINGS {
+        if !body[name].is_null() && !fits(&body[name]) {
+            return Err(Problem::invalid_value(&format!("/{name}"), format!("{name} must be {what}.")));
+        }
+    }
+    Ok(())
+}
+
 pub fn read(body: &Value) -> Result<Create, Problem> {
+    check_settings(body)?;
     let tools = read_tools(body)?;
     let flag = |name: &str, default: bool| Ok::<_, Problem>(member(body, "", name)?.unwrap_or(default));
     let (stream, background, store) =
         (flag("stream", false)?, flag("background", false)?, flag("store", true)?);
     let previous = name(body, "", "previous_response_id")?;
     let conversation = match &body["conversation"] {
+        Value::Object(named) if named.get("id").is_none_or(Value::is_null) => {
+            return Err(Problem::invalid_value("/conversation/id", "conversation must have an id."));
+        }
         Value::Object(_) => name(&body["conversation"], "/conversation", "id")?,
         _ => name(body, "", "conversation")?,
     };
@@ -247,6 +295,10 @@ pub fn base(run: &Run, echo: Option<&Value>, model: Option<&str>) -> Value {
     }
     for (name, value) in echo.and_then(|echo| echo["response"].as_object()).into_iter().flatten() {
         response[name.as_str()] = value.clone();
+    }
+    // It goes with the response.
+    if response["store"] == false {
+        response["conversation"] = Value::Null;
     }
     if response["model"].is_null() {
         response["model"] = json!(model.unwrap_or("threadkeep"));

@@ -88,7 +88,7 @@ pub fn text_cursor(text: &str) -> String {
     URL_SAFE_NO_PAD.encode(format!("{TEXT_MARK}{text}"))
 }
 
-fn bad_after() -> Problem {
+pub fn bad_after() -> Problem {
     Problem::invalid_parameter("after", "after must be the `next` of the page before.")
 }
 

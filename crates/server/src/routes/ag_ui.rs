@@ -12,7 +12,7 @@ use turn::Seen;
 use super::turns::idempotency;
 use crate::dialect::go_on::go_on;
 use crate::dialect::open::{Opened, active_run, conversation_id, open, thread};
-use crate::dialect::{ag_ui, log, member};
+use crate::dialect::{ag_ui, log};
 use crate::extract::body::{Body, check_json, parse};
 use crate::extract::{Caller, JsonBody, Named, Paging};
 use crate::problem::Problem;
@@ -36,7 +36,7 @@ pub async fn run(
     check_json(&headers)?;
     let Body(bytes) = Body::from_request(request, &app).await?;
     let body: Value = parse(&bytes)?;
-    let named = named.and(member(&body["forwardedProps"], "/forwardedProps", "workspace")?)?;
+    let named = ag_ui::named(named, &body)?;
     let ag_ui::Input { thread, run: name, asked } = ag_ui::read(&body)?;
     let scope = caller.scope(named).await?;
     let answered: Result<Response, Problem> = async {
@@ -60,6 +60,7 @@ pub async fn run(
         Ok(respond_as(follower, Telling { pauses: true, ..telling }, caller, &run))
     }
     .await;
+    let answered = answered.map_err(|refused| refused.renamed("/message", "/messages"));
     app.tell_limits(&scope, None, answered).await
 }
 
@@ -83,7 +84,7 @@ pub async fn connect(
     _: Paging,
     JsonBody(body): JsonBody<Value>,
 ) -> Result<Response, Problem> {
-    let named = named.and(member(&body["forwardedProps"], "/forwardedProps", "workspace")?)?;
+    let named = ag_ui::named(named, &body)?;
     let (thread_name, name) = (ag_ui::thread_id(&body)?, crate::dialect::name(&body, "", "runId")?);
     let scope = caller.scope(named).await?;
     let id = conversation_id(&scope, &thread_name);

@@ -19,7 +19,7 @@ use super::runs::after;
 use super::turns::idempotency;
 use crate::dialect::go_on::go_on;
 use crate::dialect::open::{Opened, active_run, client_id, conversation_id, open};
-use crate::dialect::{ai, member};
+use crate::dialect::{ai, member, workspace_in};
 use crate::extract::body::{Body, check_json, parse};
 use crate::extract::{Caller, Named, Paging, Path};
 use crate::problem::Problem;
@@ -68,6 +68,8 @@ pub async fn chat(
         }
     }
     .await;
+    let message = if body["message"].is_null() { "/messages" } else { "/message" };
+    let answered = answered.map_err(|refused| refused.renamed("/message", message));
     app.tell_limits(&scope, None, answered).await
 }
 
@@ -102,7 +104,8 @@ pub async fn show(
     let (base, chat) = (&app.public_url, conversation.to_string());
     let runs = runs_of(&app, &scope, conversation).await?;
     let mut messages = Vec::new();
-    for message in &thread.messages {
+    // The AI SDK takes no message without a part.
+    for message in thread.messages.iter().filter(|message| !message.is_removed()) {
         let name = client_id(message).unwrap_or_else(|| message.id.to_string());
         // The answer has the id of its run.
         let run = match runs.contains(&message.id) {
@@ -181,7 +184,7 @@ pub async fn stop(
 ) -> Result<Response, Problem> {
     let Body(bytes) = Body::from_request(request, &app).await?;
     let body: StopChat = if bytes.is_empty() { StopChat::default() } else { parse(&bytes)? };
-    let scope = caller.scope(named).await?;
+    let scope = caller.scope(named.and(workspace_in(&bytes)?)?).await?;
     let conversation = conversation_id(&scope, &id);
     app.store.get_thread(&scope, conversation, None.into()).await?;
     let active = active_run(&app, &scope, conversation).await?;

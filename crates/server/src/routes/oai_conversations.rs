@@ -13,7 +13,7 @@ use store::StoreError;
 use uuid::Uuid;
 
 use crate::dialect::items::{Heard, read_items};
-use crate::dialect::open::{active_run, bring, check_files, locked};
+use crate::dialect::open::{active_run, bring, check_files, check_owns, locked};
 use crate::dialect::removal::without;
 use crate::dialect::responses::{conversation_name, metadata, own_id};
 use crate::dialect::told::{self, items_alone, items_of, may_hold, under_way};
@@ -167,7 +167,7 @@ pub async fn update(
 ) -> Result<Response, Problem> {
     // What is not said stays as it is.
     let metadata = body.get("metadata").map(|_| metadata(&body)).transpose()?;
-    let scope = caller.scope(named).await?;
+    let scope = caller.scope(named.and(member(&body, "", "workspace")?)?).await?;
     let id = own_id(&id, "conv")?;
     if let Some(metadata) = metadata {
         app.store.set_metadata(&scope, id, &Value::Object(metadata).to_string()).await?;
@@ -226,7 +226,7 @@ pub async fn create_items(
     if heard.said.is_empty() {
         return Err(Problem::invalid_value("/items", "items is empty."));
     }
-    let scope = caller.scope(named).await?;
+    let scope = caller.scope(named.and(member(&body, "", "workspace")?)?).await?;
     let id = own_id(&id, "conv")?;
     app.store.get_thread(&scope, id, None.into()).await?;
     if active_run(&app, &scope, id).await?.is_some() {
@@ -266,6 +266,7 @@ pub async fn delete_item(
 ) -> Result<Response, Problem> {
     let scope = caller.scope(named).await?;
     let id = own_id(&id, "conv")?;
+    check_owns(&app, &scope, id).await?;
     // Again when another of its message's items went meanwhile.
     loop {
         let mut messages = app.store.get_thread(&scope, id, Some(Window::All).into()).await?.messages;

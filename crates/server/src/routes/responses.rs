@@ -18,10 +18,10 @@ use uuid::Uuid;
 use super::runs::after as last_event;
 use super::turns::idempotency;
 use crate::dialect::decide::waited;
-use crate::dialect::open::{Opened, busy_is_locked, open};
+use crate::dialect::open::{Opened, busy_is_locked, check_owns, open};
 use crate::dialect::responses::{Create, base, is_first, own_id, read, response_id};
 use crate::dialect::told::items_alone;
-use crate::dialect::{Asked, log, member, openai_list};
+use crate::dialect::{Asked, log, member, openai_list, workspace_in};
 use crate::extract::body::{Body, check_json, parse};
 use crate::extract::paging::pairs;
 use crate::extract::{Caller, Named, Path};
@@ -107,6 +107,9 @@ pub async fn create(
         Ok(response)
     }
     .await;
+    // The engine's names of what is here `input` and `model`.
+    let answered =
+        answered.map_err(|refused| refused.renamed("/message", "/input").renamed("/agent", "/model"));
     app.tell_limits(&scope, None, answered).await
 }
 
@@ -281,7 +284,10 @@ pub async fn retrieve(
     let (mut stream, mut after) = (false, -1);
     for (name, value) in pairs(query.as_deref().unwrap_or(""))? {
         match name.as_str() {
-            "stream" => stream = value == "true",
+            "stream" => {
+                let bad = |_| Problem::invalid_parameter("stream", "stream must be true or false.");
+                stream = value.parse().map_err(bad)?;
+            }
             "starting_after" => {
                 let bad =
                     |_| Problem::invalid_parameter("starting_after", "starting_after must be a number.");
@@ -313,8 +319,9 @@ pub async fn cancel(
     caller: Caller,
     named: Named,
     Path(id): Path<String>,
+    Body(bytes): Body,
 ) -> Result<Response, Problem> {
-    let scope = caller.scope(named).await?;
+    let scope = caller.scope(named.and(workspace_in(&bytes)?)?).await?;
     let asking = asking(&app, &scope, &id).await?;
     app.turns.cancel(&scope, asking.run.id).await?;
     let follower = app.turns.follow(app.turns.open_stream(&scope)?, asking.run.id, 0).await?;
@@ -322,7 +329,7 @@ pub async fn cancel(
     Ok(axum::Json(whole).into_response())
 }
 
-/// Takes a response out of this API. The conversation keeps what was said.
+/// Takes a response out of this API; one that is under way ends. The conversation keeps what was said.
 #[utoipa::path(delete, path = "/v1/responses/{id}", operation_id = "delete_response", tag = "clients",
     params(("id" = String, Path), ("workspace" = Option<Uuid>, Query)),
     responses((status = 200, description = "`{ id, object, deleted }`", body = Object), (status = 404)))]
@@ -334,6 +341,13 @@ pub async fn delete(
 ) -> Result<Response, Problem> {
     let scope = caller.scope(named).await?;
     let asking = asking(&app, &scope, &id).await?;
+    if let Some(conversation) = asking.run.conversation {
+        check_owns(&app, &scope, conversation).await?;
+    }
+    // Nobody could end it later: it would hold its conversation.
+    if !asking.run.status.is_settled() {
+        app.turns.cancel(&scope, asking.run.id).await?;
+    }
     app.store.forget_response(&scope, asking.run.id).await?;
     let gone = json!({ "id": response_id(asking.run.id), "object": "response", "deleted": true });
     Ok(axum::Json(gone).into_response())

@@ -3,6 +3,7 @@
 use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
+use domain::answer::replay_length;
 use domain::entry::decode;
 use domain::run::{Run, RunError, RunStatus, StartTurn};
 use domain::time::rfc3339;
@@ -15,7 +16,7 @@ use uuid::Uuid;
 
 use super::turns::{read_message, wire};
 use super::workspaces::path_id;
-use crate::extract::paging::{List, pairs};
+use crate::extract::paging::{List, bad_after, pairs};
 use crate::extract::{Caller, JsonBody, Named, Paging, Path};
 use crate::problem::Problem;
 use crate::state::AppState;
@@ -49,6 +50,8 @@ pub struct UsageView {
 
 pub(super) fn shape(run: Run) -> RunView {
     let (input_tokens, output_tokens) = (run.usage.input_tokens, run.usage.output_tokens);
+    // What never started has a log all the same: its turn, its error, its end.
+    let least = if run.status.is_settled() { replay_length(None) } else { 0 };
     RunView {
         id: run.id,
         conversation: run.conversation,
@@ -58,7 +61,7 @@ pub(super) fn shape(run: Run) -> RunView {
         assistant_message: run.assistant_message,
         usage: UsageView { input_tokens, output_tokens, total_tokens: input_tokens + output_tokens },
         error: run.error,
-        last_event: run.last_event,
+        last_event: run.last_event.max(least),
         created_at: rfc3339(run.created_at),
         started_at: run.started_at.map(rfc3339),
         ended_at: run.ended_at.map(rfc3339),
@@ -262,12 +265,23 @@ pub async fn queue(
     Path(id): Path<String>,
     paging: Paging,
 ) -> Result<Response, Problem> {
-    let scope = caller.scope(named).await?;
-    let mut queued = app.store.list_queue(&scope, path_id(&id)?).await?;
-    // The turn that the cursor names may have started since, and those before it: then this is where to go on.
-    let after: Option<Uuid> = paging.after()?;
-    if let Some(at) = queued.iter().position(|(run, _)| Some(run.id) == after) {
-        queued.drain(..=at);
+    let (scope, id) = (caller.scope(named).await?, path_id(&id)?);
+    let mut queued = app.store.list_queue(&scope, id).await?;
+    if let Some(after) = paging.after()? {
+        match queued.iter().position(|(run, _)| run.id == after) {
+            Some(at) => drop(queued.drain(..=at)),
+            None => {
+                let gone = app.store.get_run(&scope, after).await.map_err(|_| bad_after())?;
+                if gone.conversation != Some(id) {
+                    return Err(bad_after());
+                }
+                // One that has started since has left those behind it; so has one that was taken back, but for those
+                // that were before it.
+                if gone.started_at.is_none() {
+                    queued.retain(|(run, _)| (run.created_at, run.id) > (gone.created_at, gone.id));
+                }
+            }
+        }
     }
     let text = |turn: StartTurn| turn.message.map(|message| message.text);
     let view = |(run, turn)| QueuedView { run: shape(run), text: text(turn) };

@@ -277,9 +277,12 @@ async fn an_item_is_taken_out(backend: Backend) -> Option<()> {
     // No word of it is found, shown or sent any more.
     let conversation = uuid(&made["id"], "conv_");
     let found = world.get("/v1/chat-conversations?filter%5Bquery%5D=marmalade").await;
-    let hits =
-        found.body["data"].as_array().unwrap().iter().flat_map(|hit| hit["meta"]["highlights"].as_array());
-    assert!(hits.flatten().all(|hit| hit["field"] != "message"), "{}", found.text);
+    assert_eq!(found.body["data"], json!([]), "{}", found.text);
+    assert_eq!(world.conversation(&conversation).await["title"], Value::Null);
+    // The AI SDK takes no message without a part.
+    let chat = world.get(&format!("/v1/ai/chat/{conversation}")).await.body;
+    let texts: Vec<&Value> = chat["messages"].as_array().unwrap().iter().map(|one| &one["parts"]).collect();
+    assert_eq!(texts.len(), 2, "{chat}");
     assert_eq!(world.thread(&conversation).await[0], ("user".to_owned(), String::new()));
     let response = create(
         &world,
@@ -304,6 +307,19 @@ async fn an_item_is_taken_out(backend: Backend) -> Option<()> {
         assert_eq!(answer.status, 200, "{}", answer.text);
     }
     let left = ids().await;
+    // Whoever only sees the conversation takes nothing out of it.
+    let bob = world.member("bob").await;
+    let shared = json!({ "data": { "type": "chat_conversation", "id": conversation,
+        "attributes": { "visibility": "workspace" } } });
+    let patch = world.request(Method::PATCH, &format!("/v1/chat-conversations/{conversation}"));
+    let patch = patch.header("content-type", "application/vnd.api+json").body(shared.to_string());
+    assert_eq!(ask(patch).await.status, 200);
+    for path in
+        [format!("{path}/items/{}", left[0]), format!("/v1/responses/{}", response["id"].as_str().unwrap())]
+    {
+        assert_eq!(bob.get(&path).await.status, 200, "{path}");
+        refused(&bob.send(Method::DELETE, &path, None).await, 403, "forbidden", Value::Null);
+    }
     assert_eq!(left.len(), before.len() - 6, "{before:?} {left:?}");
     assert!(left.iter().all(|id| before.contains(id)) && left.last() == before.last(), "{before:?} {left:?}");
     Some(())

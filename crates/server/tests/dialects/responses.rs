@@ -304,6 +304,13 @@ async fn one_runs_in_the_background_and_is_cancelled(backend: Backend) -> Option
     assert_eq!(world.get(&path).await.body["status"], "cancelled");
     let told = Live::open(world.request(Method::GET, &format!("{path}?stream=true"))).await.rest().await;
     assert_eq!(told.last().unwrap().kind(), "response.failed");
+    // One that is taken away ends, too: nobody could end it later, and it would hold its conversation.
+    world.play(wait_after(vec![delta("One")], &gate, "One"));
+    let made = create(&world, json!({ "model": "agent", "input": "hi", "background": true })).await;
+    let path = format!("/v1/responses/{}", made["id"].as_str().unwrap());
+    assert_eq!(world.send(Method::DELETE, &path, None).await.body["deleted"], true);
+    assert_eq!(world.get(&path).await.status, 404);
+    assert_eq!(world.settled(&uuid(&made["id"], "resp_")).await["status"], "cancelled");
     // Without background the client's leaving ends it.
     let hanging = Release::default();
     world.play(wait_after(vec![delta("One")], &hanging, "One"));
@@ -462,6 +469,7 @@ async fn what_is_not_stored_is_gone(backend: Backend) -> Option<()> {
     let made =
         create(&world, json!({ "model": "demo/assistant", "input": "think 1 words", "store": false })).await;
     assert_eq!((text(&made), &made["store"]), ("I thought 1 word.".into(), &json!(false)));
+    assert_eq!(made["conversation"], Value::Null, "it is gone with the response");
     assert_eq!(world.get(&format!("/v1/responses/{}", made["id"].as_str().unwrap())).await.status, 404);
     let told = stream(
         &world,
@@ -557,6 +565,45 @@ async fn errors_are_openais(backend: Backend) -> Option<()> {
             json!("previous_response_id"),
         ),
         (json!({ "input": "hi", "stream": "yes" }), 400, "invalid_value", json!("stream")),
+        (json!({ "input": "hi", "temperature": "hot" }), 400, "invalid_value", json!("temperature")),
+        (json!({ "input": "hi", "top_p": 2 }), 400, "invalid_value", json!("top_p")),
+        (json!({ "input": "hi", "max_output_tokens": -1 }), 400, "invalid_value", json!("max_output_tokens")),
+        (json!({ "input": "hi", "max_tool_calls": "x" }), 400, "invalid_value", json!("max_tool_calls")),
+        (
+            json!({ "input": "hi", "parallel_tool_calls": 1 }),
+            400,
+            "invalid_value",
+            json!("parallel_tool_calls"),
+        ),
+        (json!({ "input": "hi", "tool_choice": "zap" }), 400, "invalid_value", json!("tool_choice")),
+        (
+            json!({ "input": "hi", "text": { "format": { "type": "zap" } } }),
+            400,
+            "invalid_value",
+            json!("text"),
+        ),
+        (json!({ "input": "hi", "service_tier": 1 }), 400, "invalid_value", json!("service_tier")),
+        (json!({ "input": "hi", "truncation": "zap" }), 400, "invalid_value", json!("truncation")),
+        (json!({ "input": "hi", "reasoning": "much" }), 400, "invalid_value", json!("reasoning")),
+        (json!({ "input": "hi", "conversation": {} }), 400, "invalid_value", json!("conversation.id")),
+        (
+            json!({ "input": "x".repeat(400_001), "model": "demo/assistant" }),
+            413,
+            "message_too_long",
+            json!("input"),
+        ),
+        (
+            json!({ "input": "hi", "instructions": "x".repeat(400_001), "model": "demo/assistant" }),
+            413,
+            "message_too_long",
+            json!("instructions"),
+        ),
+        (
+            json!({ "input": "hi", "model": "0190a1b2-0000-7000-8000-00000000000c" }),
+            400,
+            "invalid_value",
+            json!("model"),
+        ),
         (json!({ "input": "hi", "model": "nobody/nothing" }), 404, "model_not_found", Value::Null),
         (json!({ "input": "hi", "conversation": "conv_nothing" }), 404, "not_found", Value::Null),
     ] {
@@ -567,6 +614,18 @@ async fn errors_are_openais(backend: Backend) -> Option<()> {
     for path in ["/v1/responses/input_tokens", "/v1/responses/compact"] {
         let body = json!({ "model": "demo/assistant", "input": "hi" });
         refused(&ask(post(&world, path, &body)).await, 404, "not_offered", Value::Null);
+    }
+    // What is nowhere is told in the same words.
+    for path in ["/v1/embeddings", "/v1/messages/batches", "/v1/responses/a/b", "/v1/chat/completions/a"] {
+        refused(&ask(post(&world, path, &json!({}))).await, 404, "not_found", Value::Null);
+    }
+    let broken =
+        world.request(Method::POST, "/v1/responses").header("content-type", "application/json").body("{");
+    refused(&ask(broken).await, 400, "malformed_document", Value::Null);
+    let path = "/v1/responses/resp_0190a1b2000070008000000000000001";
+    for value in ["1", "TRUE"] {
+        let answer = world.get(&format!("{path}?stream={value}")).await;
+        refused(&answer, 400, "invalid_parameter", json!("stream"));
     }
     // A model by its name, however its slash is written.
     let list = world.get("/v1/models").await.body["data"].clone();

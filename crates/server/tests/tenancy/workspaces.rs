@@ -102,6 +102,32 @@ async fn a_request_is_about_one_workspace(backend: Backend) {
         expect(&get(&ann, path).await, 400, "workspace_required");
     }
     expect(&create(&server, None, None, None).await, 400, "workspace_required");
+    // Other people's clients may have no other place for it than their body.
+    let made = post(&ann, "/v1/conversations", json!({ "workspace": second })).await;
+    let conversation = format!("/v1/conversations/{}", made.body["id"].as_str().unwrap());
+    let turn = json!({ "input": "hi", "model": "demo/assistant", "workspace": second });
+    let response = post(&ann, "/v1/responses", turn).await;
+    let response = format!("/v1/responses/{}", response.body["id"].as_str().unwrap());
+    let chat = json!({ "id": "a", "messages": [{ "id": "m", "role": "user", "parts": [{ "type": "text", "text": "hi" }] }],
+        "workspace": second });
+    expect(&post(&ann, "/v1/ai/chat", chat).await, 200, "");
+    for (path, body) in [
+        (conversation.clone(), json!({ "metadata": { "a": "b" } })),
+        (format!("{conversation}/items"), json!({ "items": [{ "role": "user", "content": "hi" }] })),
+        (format!("{response}/cancel"), json!({})),
+        ("/v1/ai/chat/a/stop".to_owned(), json!({})),
+        (
+            "/v1/ag-ui".to_owned(),
+            json!({ "threadId": "t", "messages": [{ "id": "1", "role": "user", "content": "hi" }] }),
+        ),
+        ("/v1/ag-ui/connect".to_owned(), json!({ "threadId": "t" })),
+    ] {
+        let (mut here, mut there) = (body.clone(), body);
+        here["workspace"] = json!(second);
+        there["workspace"] = json!("x");
+        assert_eq!(post(&ann, &path, here).await.status, 200, "{path}");
+        assert!(matches!(post(&ann, &path, there).await.status, 400 | 422), "{path}");
+    }
     let (s, f) = (Some(second.as_str()), Some(first.as_str()));
     for (header, query, body) in [
         (s, None, None),
@@ -136,7 +162,7 @@ async fn a_request_is_about_one_workspace(backend: Backend) {
     ] {
         expect(&get(&ann, &format!("{CONVERSATIONS}?{query}")).await, status, code);
     }
-    assert_eq!(ids(&get(&ann, &format!("{CONVERSATIONS}?filter[workspace]={second}")).await).len(), 7);
+    assert_eq!(ids(&get(&ann, &format!("{CONVERSATIONS}?filter[workspace]={second}")).await).len(), 4 + 7);
     let two = get(&ann, &format!("{CONVERSATIONS}?filter[workspace]={second}&workspace={first}")).await;
     assert_eq!(two.status, 400, "{two:?}");
     let conflict = ann.request(Method::GET, &format!("{CONVERSATIONS}?filter[workspace]={second}"));

@@ -16,6 +16,7 @@ stories!(
     a_queued_turn_goes_with_its_last_reader,
     the_queue_is_listed_and_edited,
     a_queued_turn_is_cancelled,
+    a_page_of_the_queue_goes_on_where_it_was,
     a_queued_turn_is_streamed,
     a_queued_turn_goes_with_its_conversation,
     interrupt_keeps_the_partial_answer,
@@ -192,6 +193,7 @@ async fn a_queued_turn_is_cancelled(backend: Backend) -> Option<()> {
         let answer = world.cancel(text(&second["run"])).await;
         assert_eq!((answer.status, &answer.body["status"]), (200, &json!("cancelled")));
         assert_eq!(answer.body["error"]["code"], "cancelled");
+        assert_eq!(answer.body["last_event"], 3);
     }
     assert_eq!(queue(&world, &first["conversation"]).await.len(), 1);
     // Whoever waited for it is told, in the usual words.
@@ -210,6 +212,32 @@ async fn a_queued_turn_is_cancelled(backend: Backend) -> Option<()> {
     world.settled(text(&third["run"])).await;
     assert_eq!(asked(&world), ["q1", "q3"]);
     assert_eq!(world.thread(text(&first["conversation"])).await.len(), 4);
+    Some(())
+}
+
+async fn a_page_of_the_queue_goes_on_where_it_was(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    world.play(hang_after(vec![]));
+    let first = world.begin_async(&json!({ "message": "q0" })).await;
+    let mut waiting = Vec::new();
+    for message in ["q1", "q2", "q3"] {
+        waiting.push(world.begin_async(&queued(&first["conversation"], message, "enqueue")).await);
+    }
+    let path = format!("{CONVERSATIONS}/{}/queue", text(&first["conversation"]));
+    let page = async |after: &Value| world.get(&format!("{path}?limit=2&after={}", text(after))).await;
+    let begun = world.get(&format!("{path}?limit=2")).await.body;
+    assert_eq!(begun["next"], waiting[1]["run"]);
+    // The one that the cursor names is taken back: those before it are not told again.
+    world.cancel(text(&begun["next"])).await;
+    let rest = page(&begun["next"]).await.body;
+    let runs: Vec<&Value> = rest["data"].as_array().unwrap().iter().map(|run| &run["id"]).collect();
+    assert_eq!((runs, &rest["next"]), (vec![&waiting[2]["run"]], &Value::Null));
+    // One that has started left all of them behind it.
+    assert_eq!(page(&first["run"]).await.body["data"].as_array().unwrap().len(), 2);
+    let other = world.tell(&json!({ "message": "elsewhere" })).await.run();
+    for unknown in [json!(other), json!("0190a1b2-0000-7000-8000-00000000000c"), json!("x")] {
+        refused(&page(&unknown).await, 400, "invalid_parameter");
+    }
     Some(())
 }
 

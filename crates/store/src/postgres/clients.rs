@@ -135,6 +135,11 @@ async fn rewrite(
     }
     tx.execute(&text, &changed).await?;
     search::reindex_message(tx, scope, conversation, message).await?;
-    thread.note_rewrite(message, now);
-    conversations::save(tx, &thread).await.map(|()| true)
+    let title = thread.title.clone();
+    thread.note_rewrite(was, message, now);
+    conversations::save(tx, &thread).await?;
+    if thread.title != title {
+        search::index_title(tx, scope, &thread).await?;
+    }
+    Ok(true)
 }

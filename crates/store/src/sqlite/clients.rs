@@ -130,7 +130,11 @@ fn rewrite(
             |row| row.get(0),
         )?;
     search::reindex(Indexed::Message, pk, Some(&message.text));
-    thread.note_rewrite(message, now);
+    let title = thread.title.clone();
+    thread.note_rewrite(was, message, now);
     conversations::save(db, thread_pk, &thread)?;
+    if thread.title != title {
+        search::reindex(Indexed::Title, thread_pk, thread.title.as_deref());
+    }
     Ok(true)
 }
