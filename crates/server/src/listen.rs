@@ -1,17 +1,23 @@
-//! The accept loop: connections with bounded headers and patience, drained when the shutdown comes.
+//! The accept loop: connections with bounded headers and patience. When the shutdown comes, what is under way is let
+//! finish, and runs may still call back.
 
 use std::future::Future;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use axum::Router;
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
 use hyper::server::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
+use tokio_util::sync::CancellationToken;
 
 use crate::head;
+use crate::problem::Problem;
 use crate::protocol::Protocol;
 use crate::state::AppState;
 
@@ -31,29 +37,57 @@ pub async fn listen(
     app: &AppState,
     shutdown: impl Future<Output = ()>,
 ) {
-    let (graceful, tracker) = (GracefulShutdown::new(), app.tasks.clone());
-    tokio::pin!(shutdown);
+    let (before, after) = (GracefulShutdown::new(), GracefulShutdown::new());
+    let late = CancellationToken::new();
+    tokio::select! {
+        () = shutdown => {}
+        () = accept(&listener, &router, app, (&before, &app.stopping)) => {}
+    }
+    app.draining.store(true, Ordering::Relaxed);
+    app.stopping.cancel();
+    app.tasks.close();
+    // Their sandboxes call back over connections of their own, so the door stays open until they have ended.
+    let runs = async {
+        tokio::select! {
+            () = app.turns.drain(RUNS) => {}
+            () = accept(&listener, &router, app, (&after, &late)) => {}
+        }
+        drop(listener);
+        late.cancel();
+        after.shutdown().await;
+    };
+    // Runs first: their readers' requests end with them.
+    let drained = async { tokio::join!(runs, before.shutdown(), app.tasks.wait()) };
+    if tokio::time::timeout(DRAIN, drained).await.is_err() {
+        tracing::warn!("requests were still under way after {} s", DRAIN.as_secs());
+    }
+}
+
+/// Takes connections without end. Those that have said nothing yet are dropped once `silent` is cancelled.
+async fn accept(
+    listener: &TcpListener,
+    router: &Router,
+    app: &AppState,
+    (graceful, silent): (&GracefulShutdown, &CancellationToken),
+) {
     loop {
-        let stream = tokio::select! {
-            () = &mut shutdown => break,
-            accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => stream,
-                Err(error) => {
-                    // Out of file descriptors, most likely: a moment's rest, then go on.
-                    tracing::warn!(%error, "cannot accept a connection");
-                    tokio::time::sleep(Duration::from_millis(50)).await;
-                    continue;
-                }
-            },
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                // Out of file descriptors, most likely: a moment's rest, then go on.
+                tracing::warn!(%error, "cannot accept a connection");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                continue;
+            }
         };
         // Small writes of a stream must not wait for each other.
         let _ = stream.set_nodelay(true);
         give_up_on_the_silent(&stream);
-        let (router, watcher, stopping) = (router.clone(), graceful.watcher(), app.stopping.clone());
-        tracker.spawn(async move {
+        let (router, watcher, silent) = (router.clone(), graceful.watcher(), silent.clone());
+        app.tasks.spawn(async move {
             let protocol = tokio::select! {
                 protocol = Protocol::of(&stream, HEAD_TIMEOUT) => protocol,
-                () = stopping.cancelled() => return,
+                () = silent.cancelled() => return,
             };
             let served = match protocol {
                 Ok(protocol) => serve(stream, protocol, router, watcher).await,
@@ -64,15 +98,27 @@ pub async fn listen(
             }
         });
     }
-    app.draining.store(true, Ordering::Relaxed);
-    app.stopping.cancel();
-    drop(listener);
-    tracker.close();
-    // Runs first: their readers' requests end with them.
-    let drained = async { tokio::join!(app.turns.drain(RUNS), graceful.shutdown(), tracker.wait()) };
-    if tokio::time::timeout(DRAIN, drained).await.is_err() {
-        tracing::warn!("requests were still under way after {} s", DRAIN.as_secs());
+}
+
+/// What a run under way, and whoever watches this server, may ask for while it stops.
+const CALLBACKS: [&str; 8] = [
+    "/v1/agent/",
+    "/v1/assets/",
+    "/v1/chat/completions",
+    "/v1/messages",
+    "/v1/models",
+    "/healthz",
+    "/readyz",
+    "/metrics",
+];
+
+/// On a server that stops, all else is for another node, or the next start.
+pub async fn callbacks_alone(State(app): State<AppState>, request: Request, next: Next) -> Response {
+    let path = request.uri().path();
+    if app.is_draining() && !CALLBACKS.iter().any(|callback| path.starts_with(callback)) {
+        return Problem::unavailable("The server is stopping; try again shortly.", 1).into_response();
     }
+    next.run(request).await
 }
 
 /// A reader that vanished without a word, or reads no more, is nobody's reader: it holds its place, and a run that is to

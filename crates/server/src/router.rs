@@ -19,7 +19,7 @@ use crate::routes::{
     workspaces,
 };
 use crate::state::AppState;
-use crate::{dialect, gateway, head, host, observe, unread, web};
+use crate::{dialect, gateway, head, host, listen, observe, unread, web};
 
 #[derive(OpenApi)]
 #[openapi(info(
@@ -167,6 +167,7 @@ pub fn router(app: &AppState) -> Router {
     let all = plain(open()).merge(guarded).merge(served).merge(chatted).merge(responded);
     all.fallback(web::fallback.layer(from_fn(gateway::as_who_asks_expects)))
         .method_not_allowed_fallback(wrong_method)
+        .layer(from_fn_with_state(app.clone(), listen::callbacks_alone))
         .layer(from_fn_with_state(app.clone(), host::guard))
         .layer(from_fn(head::bound))
         .layer(CatchPanicLayer::custom(|_: Box<dyn std::any::Any + Send>| {

@@ -159,7 +159,8 @@ impl Reader {
         matches!(run, Err(StoreError::NotFound))
     }
 
-    /// The end of a run whose conversation was deleted under its readers: nothing of it is told any more, but that.
+    /// The end of a run whose conversation was deleted under its readers: nothing of it is told any more, but that. It is
+    /// not in the log, so it has none of its numbers: restored, the run goes on for this reader where it was.
     fn gone(&mut self) -> Bytes {
         self.telling.over = true;
         let (code, message) = ("cancelled".to_owned(), "the conversation was deleted".to_owned());
@@ -179,7 +180,7 @@ impl Reader {
                 self.telling.renderer.push(seq, now, event.name(), &data, &mut out);
             }
         }
-        out.into()
+        unnumbered(&out).into()
     }
 
     /// Tells the dialect what the run has cost, where it has a word for that.
@@ -203,6 +204,11 @@ impl Reader {
         let known = self.caller.app().store.list_approvals(scope.workspace, self.turn.run).await;
         known.is_ok_and(|known| all_undecided(&known, waiting))
     }
+}
+
+fn unnumbered(frames: &[u8]) -> Vec<u8> {
+    let lines = frames.split_inclusive(|byte| *byte == b'\n');
+    lines.filter(|line| !line.starts_with(b"id: ")).flatten().copied().collect()
 }
 
 /// The response that streams a run to its caller.

@@ -83,8 +83,8 @@ impl Reader<'_> {
             Field::ActiveTabKey => {
                 self.write.patch.active_tab_key = self.keep(field, text(value, MAX_KEY_CHARS));
             }
-            Field::Model => self.write.patch.model = self.keep(field, text(value, MAX_NAME_CHARS)),
-            Field::AgentId => self.write.patch.agent_id = self.keep(field, text(value, MAX_NAME_CHARS)),
+            Field::Model => self.write.patch.model = self.keep(field, name(value)),
+            Field::AgentId => self.write.patch.agent_id = self.keep(field, name(value)),
             Field::Visibility => {
                 let visibility = word(value, Visibility::ALL, Visibility::parse);
                 self.write.patch.visibility = self.keep(field, visibility);
@@ -200,6 +200,13 @@ fn text(value: &str, max_chars: usize) -> Checked<Option<String>> {
     match text.chars().find(|c| c.is_control()) {
         Some(c) => Err(format!("has the control character U+{:04X}: remove it", u32::from(c))),
         None => Ok(Some(text)),
+    }
+}
+
+fn name(value: &str) -> Checked<Option<String>> {
+    match text(value, MAX_NAME_CHARS)? {
+        Some(name) if name.trim().is_empty() => Err("is empty: use null for none".into()),
+        name => Ok(name),
     }
 }
 

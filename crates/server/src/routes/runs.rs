@@ -6,6 +6,7 @@ use axum::response::{IntoResponse, Response};
 use domain::answer::replay_length;
 use domain::entry::decode;
 use domain::run::{Run, RunError, RunStatus, StartTurn};
+use domain::scope::Scope;
 use domain::time::rfc3339;
 use domain::wire::Wire;
 use serde::{Deserialize, Serialize};
@@ -241,9 +242,21 @@ pub async fn of_conversation(
     Path(id): Path<String>,
     paging: Paging,
 ) -> Result<Response, Problem> {
-    let scope = caller.scope(named).await?;
-    let rows = app.store.list_runs(&scope, path_id(&id)?, paging.after()?, paging.rows()).await?;
+    let (scope, id, after) = (caller.scope(named).await?, path_id(&id)?, paging.after()?);
+    let rows = app.store.list_runs(&scope, id, after, paging.rows()).await?;
+    if let Some(after) = after {
+        run_of(&app, &scope, id, after).await?;
+    }
     Ok(axum::Json(paging.list(rows, |run| run.id.to_string(), shape)).into_response())
+}
+
+/// The run that a cursor names.
+async fn run_of(app: &AppState, scope: &Scope, conversation: Uuid, after: Uuid) -> Result<Run, Problem> {
+    match app.store.get_run(scope, after).await {
+        Ok(run) if run.conversation == Some(conversation) => Ok(run),
+        Ok(_) | Err(StoreError::NotFound) => Err(bad_after()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -271,10 +284,7 @@ pub async fn queue(
         match queued.iter().position(|(run, _)| run.id == after) {
             Some(at) => drop(queued.drain(..=at)),
             None => {
-                let gone = app.store.get_run(&scope, after).await.map_err(|_| bad_after())?;
-                if gone.conversation != Some(id) {
-                    return Err(bad_after());
-                }
+                let gone = run_of(&app, &scope, id, after).await?;
                 // One that has started since has left those behind it; so has one that was taken back, but for those
                 // that were before it.
                 if gone.started_at.is_none() {

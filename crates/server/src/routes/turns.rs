@@ -258,7 +258,18 @@ pub(crate) fn check_names(turn: &StartTurn) -> Result<(), Problem> {
             return Err(Problem::invalid_value(pointer, detail));
         }
     }
-    Ok(())
+    check_not_blank("/model", turn.model.as_deref())
+}
+
+/// Left out it is somebody else's choice; a name of nothing is a mistake, which the conversation would keep.
+pub(crate) fn check_not_blank(pointer: &str, name: Option<&str>) -> Result<(), Problem> {
+    match name {
+        Some(name) if name.trim().is_empty() => Err(Problem::invalid_value(
+            pointer,
+            format!("{} is empty: leave it out, or give it a name.", &pointer[1..]),
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// A text, or an array of text blocks.

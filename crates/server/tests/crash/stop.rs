@@ -2,9 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::Signal;
 use serde_json::json;
 use testkit::process::ServerProcess;
-use testkit::sandbox::Action;
+use testkit::sandbox::{Action, Release};
 
 use crate::client::{new_id, turn};
 use crate::house::{House, accepted, delta, endless, story};
@@ -51,14 +52,60 @@ async fn a_run_that_does_not_is_interrupted(postgres: bool) {
     assert_eq!(log.last().expect("an end").json()["status"], "succeeded", "the queue goes on");
 }
 
+/// What a run under way needs of its server it gets until its end, over new connections; nobody else gets anything.
+async fn a_sandbox_calls_back_until_its_run_has_ended(postgres: bool) {
+    let gate = Release::default();
+    let result = Action::Line(json!({ "type": "result", "message": "Written." }));
+    let script =
+        vec![accepted(), delta("I write."), Action::WaitFor(gate.clone()), result, Action::EndChunks];
+    let Some(house) = House::on(postgres, script).await else { return };
+    let mut server = house.serve().await;
+    let caller = house.first_caller(&server).await;
+    let (accepted, mut stream) = caller.start(&new_id(), &turn(None, "hello")).await.expect("a turn");
+    stream.until(2).await;
+    let envelope = house.sandbox.request(0).await.expect("an envelope").body;
+    server.signal(Signal::SIGTERM).expect("a signal");
+    while caller.get("/readyz").await.status == 200 {}
+    for path in ["/v1/chat-conversations", "/v1/workspaces", "/"] {
+        let refused = caller.get(path).await;
+        assert_eq!((refused.status, refused.header("retry-after")), (503, "1"), "{path}: {}", refused.text);
+    }
+    let text = |name: &str| envelope[name].as_str().expect("a text").to_owned();
+    let client = reqwest::Client::builder().no_proxy().build().expect("a client");
+    let config = client.get(format!("{}/config", text("agent_url"))).bearer_auth(text("config_token"));
+    assert_eq!(config.send().await.expect("an answer").status(), 200);
+    let form =
+        "--x\r\ncontent-disposition: form-data; name=\"f\"; filename=\"a.txt\"\r\n\r\nwritten\r\n--x--\r\n";
+    let results = client.post(format!("{}/results", text("agent_url"))).body(form);
+    let results = results.header("authorization", text("upload_otp"));
+    let results = results.header("content-type", "multipart/form-data; boundary=x");
+    assert_eq!(results.send().await.expect("an answer").status(), 201);
+    gate.open();
+    let events = stream.rest().await.expect("a whole stream");
+    assert!(events.iter().any(|event| event.kind == "file"), "{events:?}");
+    assert_eq!(events.last().expect("an end").json()["status"], "succeeded");
+    assert_eq!(server.ended().await.expect("an end").code(), Some(0), "{}", server.output());
+    let server = house.serve().await;
+    let files = format!("/v1/chat-conversations/{}/files", accepted.conversation);
+    assert_eq!(house.caller(&server).get(&files).await.body["data"][0]["name"], "a.txt");
+}
+
+async fn runs_are_drained(postgres: bool) {
+    tokio::join!(
+        a_run_that_ends_in_time_is_waited_for(postgres),
+        a_run_that_does_not_is_interrupted(postgres),
+        a_sandbox_calls_back_until_its_run_has_ended(postgres),
+    );
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn runs_are_drained_on_sqlite() {
-    tokio::join!(a_run_that_ends_in_time_is_waited_for(false), a_run_that_does_not_is_interrupted(false));
+    runs_are_drained(false).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn runs_are_drained_on_postgresql() {
-    tokio::join!(a_run_that_ends_in_time_is_waited_for(true), a_run_that_does_not_is_interrupted(true));
+    runs_are_drained(true).await;
 }
 
 /// The run is another node's: its reader is let go at once, and reads on there.

@@ -83,7 +83,10 @@ async fn a_draining_server_takes_no_turns(backend: Backend) -> Option<()> {
     let World { server, sandbox, .. } = world;
     let server = Arc::into_inner(server).expect("the only one");
     let finish = async {
-        while TcpStream::connect(&address).await.is_ok() {
+        // The run keeps the door open for its sandbox alone.
+        let ready =
+            reqwest::Client::builder().no_proxy().build().unwrap().get(format!("http://{address}/readyz"));
+        while ready.try_clone().unwrap().send().await.unwrap().status() == 200 {
             tokio::task::yield_now().await;
         }
         late.write_all(format!("\r\n{body}").as_bytes()).await.unwrap();

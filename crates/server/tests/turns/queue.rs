@@ -237,6 +237,9 @@ async fn a_page_of_the_queue_goes_on_where_it_was(backend: Backend) -> Option<()
     let other = world.tell(&json!({ "message": "elsewhere" })).await.run();
     for unknown in [json!(other), json!("0190a1b2-0000-7000-8000-00000000000c"), json!("x")] {
         refused(&page(&unknown).await, 400, "invalid_parameter");
+        // As of the list of runs.
+        let path = path.replace("/queue", "/runs");
+        refused(&world.get(&format!("{path}?after={}", text(&unknown))).await, 400, "invalid_parameter");
     }
     Some(())
 }
