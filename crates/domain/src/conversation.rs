@@ -193,8 +193,10 @@ impl Conversation {
             self.visibility = visibility;
         }
         let tabs = patch.tabs.as_ref().unwrap_or(&self.tabs);
+        // What was kept when more were allowed stays: a patch of something else is not about it.
+        let max_tabs = if patch.tabs.is_some() { write.max_tabs } else { usize::MAX };
         let active = patch.active_tab_key.as_ref().unwrap_or(&self.active_tab_key);
-        if let Some(fault) = check_tabs(tabs, active.as_deref(), write.max_tabs).into_iter().next() {
+        if let Some(fault) = check_tabs(tabs, active.as_deref(), max_tabs).into_iter().next() {
             return Err(PatchFault::Invalid { pointer: fault.pointer, detail: fault.detail });
         }
         self.set(patch);

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{ErrorKind, Write as _};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -148,6 +148,8 @@ pub async fn build(
         stopping: CancellationToken::new(),
     });
     tidy::keep_tidy(&app);
+    let (metrics, stopping) = (app.metrics.clone(), app.stopping.clone());
+    app.tasks.spawn(stopping.run_until_cancelled_owned(observe::count_samples(metrics)));
     look_around(&app);
     Ok(app)
 }
@@ -315,7 +317,13 @@ fn token_rules(config: &Config, clock: &Arc<dyn Clock>, tasks: &TaskTracker) -> 
 /// Reads a file that only this user may read, or makes it; the second of two makers reads the first one's.
 fn kept_file(path: &Path, make: impl FnOnce() -> Result<String>) -> Result<(String, bool)> {
     match fs::read_to_string(path) {
-        Ok(text) => return Ok((text.trim().to_owned(), false)),
+        Ok(text) => {
+            // A copy that somebody made or put back may be open to others; where it cannot be shut it is read all the same.
+            if let Err(error) = fs::set_permissions(path, fs::Permissions::from_mode(0o600)) {
+                tracing::warn!(%error, path = %path.display(), "the key may be read by others");
+            }
+            return Ok((text.trim().to_owned(), false));
+        }
         Err(error) if error.kind() == ErrorKind::NotFound => {}
         Err(error) => {
             let named = format!("THREADKEEP_DATA: {} cannot be read", path.display());

@@ -3,11 +3,11 @@
 
 use std::io::IsTerminal as _;
 use std::sync::OnceLock;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use axum::extract::{MatchedPath, Request};
-use axum::http::{HeaderName, HeaderValue, header};
+use axum::http::{HeaderName, HeaderValue, Method, header};
 use axum::middleware::Next;
 use axum::response::Response;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
@@ -17,12 +17,13 @@ use upstream::trace::{self, Context, Kind, Value};
 
 use crate::config::LogFormat;
 
+const COUNTED_EVERY: Duration = Duration::from_secs(5);
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 pub async fn observe(mut request: Request, next: Next) -> Response {
     let id = request_id(&request);
     request.headers_mut().insert(REQUEST_ID, id.clone());
-    let method = request.method().clone();
+    let method = known(request.method());
     // The route, not the path: a label for each id would grow without end.
     let route = request.extensions().get::<MatchedPath>().map_or("none", MatchedPath::as_str).to_owned();
     let span = tracing::info_span!("request", id = id.to_str().unwrap_or(""), %method, route);
@@ -37,7 +38,7 @@ pub async fn observe(mut request: Request, next: Next) -> Response {
         answering,
         |response: &Response, told| {
             let status = response.status();
-            told.push(("http.request.method", Value::Text(method.to_string())));
+            told.push(("http.request.method", Value::Text(method.to_owned())));
             told.push(("http.route", Value::Text(route.clone())));
             told.push(("http.response.status_code", Value::Number(status.as_u16().into())));
             told.push(("threadkeep.request_id", Value::Text(id.to_str().unwrap_or("").to_owned())));
@@ -48,7 +49,7 @@ pub async fn observe(mut request: Request, next: Next) -> Response {
 
     let (status, took) = (response.status().as_u16(), started.elapsed());
     span.in_scope(|| tracing::info!(status, ms = took.as_secs_f64() * 1000.0, "answered"));
-    let labels = [("method", method.to_string()), ("route", route), ("status", status.to_string())];
+    let labels = [("method", method.to_owned()), ("route", route), ("status", status.to_string())];
     metrics::counter!("threadkeep_http_requests_total", &labels).increment(1);
     metrics::histogram!("threadkeep_http_request_duration_seconds", &labels[..2]).record(took);
 
@@ -57,6 +58,12 @@ pub async fn observe(mut request: Request, next: Next) -> Response {
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
+}
+
+/// A method by its name: any word may be sent as one, and a label for each would grow without end.
+fn known(method: &Method) -> &'static str {
+    const KNOWN: [&str; 9] = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "CONNECT", "TRACE"];
+    KNOWN.into_iter().find(|name| *name == method.as_str()).unwrap_or("other")
 }
 
 /// The client's own id, if it is short and plain; otherwise a new one.
@@ -108,6 +115,14 @@ impl std::io::Write for Unbreakable {
 
     fn flush(&mut self) -> std::io::Result<()> {
         Ok(())
+    }
+}
+
+/// Counts what was measured now and then: until somebody does, which may be nobody, each sample is kept by itself.
+pub async fn count_samples(metrics: PrometheusHandle) {
+    loop {
+        tokio::time::sleep(COUNTED_EVERY).await;
+        metrics.run_upkeep();
     }
 }
 

@@ -77,7 +77,8 @@ impl Paging {
     pub fn after_text(&self) -> Result<Option<String>, Problem> {
         let read = |cursor: &String| {
             let text = String::from_utf8(URL_SAFE_NO_PAD.decode(cursor).ok()?).ok()?;
-            text.strip_prefix(TEXT_MARK).map(str::to_owned)
+            // No name has it, and a database may not take it.
+            text.strip_prefix(TEXT_MARK).filter(|text| !text.contains('\0')).map(str::to_owned)
         };
         self.after.as_ref().map(|cursor| read(cursor).ok_or_else(bad_after)).transpose()
     }
@@ -212,6 +213,13 @@ mod tests {
         ] {
             assert_eq!(page_size(text), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn a_cursor_that_is_a_text_is_one_that_a_database_takes() {
+        let after = |text| Paging { limit: 1, after: Some(text_cursor(text)) }.after_text().ok().flatten();
+        assert_eq!(after("ann"), Some("ann".to_owned()));
+        assert_eq!(after("a\0"), None);
     }
 
     #[test]

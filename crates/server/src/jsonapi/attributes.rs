@@ -7,7 +7,7 @@ use domain::tab::{MAX_KEY_CHARS, Tab, check_tabs};
 
 use super::CONVERSATION;
 use super::document::{ConversationWrite, Operation};
-use super::error::{ApiError, ErrorDocument, Source, sentence, shown};
+use super::error::{ApiError, ErrorDocument, Source, sentence, shown, shown_json};
 use super::field::{Field, Writer};
 use super::members::{Members, child, elements, string};
 use super::query::parse_uuid;
@@ -219,5 +219,5 @@ fn optional_word<T>(value: &str, words: &[&str], parse: impl Fn(&str) -> Option<
 
 fn word<T>(value: &str, words: &[&str], parse: impl Fn(&str) -> Option<T>) -> Checked<T> {
     let found = string(value).and_then(|text| parse(&text));
-    found.ok_or_else(|| format!("is {}: it must be one of {}", shown(value), words.join(", ")))
+    found.ok_or_else(|| format!("is {}: it must be one of {}", shown_json(value), words.join(", ")))
 }

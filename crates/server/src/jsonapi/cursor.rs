@@ -65,6 +65,9 @@ pub fn encode_position(sort: Sort, position: &Position) -> String {
     encode(&SortedText { v: VERSION, sort: sort_text(sort), at, id: position.id })
 }
 
+/// PostgreSQL knows no time before this.
+const EARLIEST_MS: i64 = -210_866_803_200_000;
+
 pub fn decode_position(text: &str, sort: Sort) -> Result<Position, CursorFault> {
     let found: SortedText = decode(text)?;
     if found.v != VERSION {
@@ -75,7 +78,8 @@ pub fn decode_position(text: &str, sort: Sort) -> Result<Position, CursorFault> 
     }
     let value = match (found.at, sort.key) {
         (At::Milliseconds(ms), SortKey::UpdatedAt | SortKey::CreatedAt) => {
-            SortValue::Time(Timestamp::from_millisecond(ms).map_err(|_| CursorFault::Unreadable)?)
+            let time = Timestamp::from_millisecond(ms).ok().filter(|_| ms >= EARLIEST_MS);
+            SortValue::Time(time.ok_or(CursorFault::Unreadable)?)
         }
         (At::Text(text), SortKey::Title) if !text.contains('\0') => SortValue::Text(text),
         _ => return Err(CursorFault::Unreadable),
@@ -166,6 +170,7 @@ mod tests {
             raw(&format!(r#"{{"v":1,"sort":"-updated_at","at":null,"id":"{id}"}}"#)),
             raw(&format!(r#"{{"v":1,"sort":"-updated_at","at":5.5,"id":"{id}"}}"#)),
             raw(&format!(r#"{{"v":1,"sort":"-updated_at","at":{},"id":"{id}"}}"#, i64::MAX)),
+            raw(&format!(r#"{{"v":1,"sort":"-updated_at","at":{},"id":"{id}"}}"#, EARLIEST_MS - 1)),
             raw(&format!(r#"{{"v":1,"sort":"-updated_at","at":5,"id":"{id}","x":1}}"#)),
             raw(&format!(r#"{{"v":1,"sort":"-updated_at","at":5,"at":6,"id":"{id}"}}"#)),
             raw(r#"{"v":1,"sort":"-updated_at","at":5,"id":"5"}"#),
@@ -189,7 +194,7 @@ mod tests {
     proptest! {
         #[test]
         fn positions_round_trip(
-            ms in -300_000_000_000_000i64..250_000_000_000_000,
+            ms in EARLIEST_MS..250_000_000_000_000,
             title in "[^\\x00]{0,255}",
             id in any::<u128>(),
             descending: bool,

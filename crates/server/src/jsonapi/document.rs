@@ -6,7 +6,7 @@ use domain::json;
 use uuid::Uuid;
 
 use super::attributes;
-use super::error::{ApiError, ErrorDocument, Source, sentence, shown};
+use super::error::{ApiError, ErrorDocument, Source, sentence, shown, shown_json};
 use super::members::{Members, child, string};
 use super::query::parse_uuid;
 use super::{CONVERSATION, WORKSPACE};
@@ -143,7 +143,7 @@ impl Reader {
                 malformed("/data", "The resource has no id; send the id that is in the path.")
             }
             (_, Some(Err(text))) => {
-                ApiError::invalid_value(at(), format!("id is {}; it must be a string.", shown(text)))
+                ApiError::invalid_value(at(), format!("id is {}; it must be a string.", shown_json(text)))
             }
             (Operation::Create, Some(Ok(id))) => match parse_uuid(&id) {
                 Some(id) => return Some(id),

@@ -189,6 +189,14 @@ pub fn shown(input: &str) -> String {
     quoted
 }
 
+/// As `shown`, of a value in a document: what is no text has no quotes.
+pub fn shown_json(value: &str) -> String {
+    match serde_json::from_str::<String>(value) {
+        Ok(text) => shown(&text),
+        Err(_) => shown(value).trim_matches('"').to_owned(),
+    }
+}
+
 /// A reason as a sentence of its own; a name of ours at its start keeps its spelling.
 pub fn sentence(text: &str) -> String {
     let first_word = text.split(' ').next().unwrap_or("");
@@ -295,5 +303,8 @@ mod tests {
         assert_eq!(shown("a\"b\n\u{1b}"), r#""a\"b\n\u{1b}""#);
         assert_eq!(shown(&"é".repeat(60)), format!("\"{}\"", "é".repeat(60)));
         assert_eq!(shown(&"é".repeat(61)), format!("\"{}…\"", "é".repeat(60)));
+        for (json, expected) in [(r#""x\u0041""#, r#""xA""#), ("5", "5"), ("null", "null")] {
+            assert_eq!(shown_json(json), expected);
+        }
     }
 }

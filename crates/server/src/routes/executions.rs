@@ -14,8 +14,9 @@ use turn::{StartExecution, Started, TurnError};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
+use super::agents::check_model;
 use super::files::FileDocument;
-use super::turns::{check_not_blank, go_on, idempotency, wire};
+use super::turns::{go_on, idempotency, wire};
 use super::workspaces::path_id;
 use crate::extract::body::{Body, check_json, parse};
 use crate::extract::upload::{Target, Upload, is_multipart};
@@ -59,8 +60,8 @@ pub struct ExecutionView {
     params(("wire" = Option<String>, Query, description = "As of a turn; `ndjson` unless asked otherwise"), ("workspace" = Option<Uuid>, Query),
         ("Idempotency-Key" = Option<String>, Header),
         ("Last-Event-ID" = Option<i64>, Header, description = "With a repeated `Idempotency-Key`: the last event seen of its run")),
-    request_body = ExecutionRequest,
-    responses((status = 200, description = "The run's lines", content_type = "application/x-ndjson", body = String),
+    request_body(content((ExecutionRequest = "application/json"), (ExecutionRequest = "multipart/form-data"))),
+    responses((status = 200, description = "The run's lines, or its events in the wire that was asked for", content((String = "application/x-ndjson"), (String = "text/event-stream"))),
         (status = 400), (status = 413), (status = 415), (status = 422), (status = 429)))]
 pub async fn create(
     State(app): State<AppState>,
@@ -93,7 +94,7 @@ pub async fn create(
     };
     let prompt = body.prompt.filter(|prompt| !prompt.trim().is_empty());
     let prompt = prompt.ok_or_else(|| Problem::invalid_value("/prompt", "prompt is missing or empty."))?;
-    check_not_blank("/model", body.model.as_deref())?;
+    check_model(body.model.as_deref())?;
     let stream = app.turns.open_stream(&scope)?;
     for (at, asset) in body.assets.unwrap_or_default().into_iter().enumerate() {
         let file = app.store.get_file(&scope, asset).await;

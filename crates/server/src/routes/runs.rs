@@ -87,7 +87,7 @@ pub async fn show(
 #[utoipa::path(get, path = "/v1/runs/{id}/events", operation_id = "follow_run", tag = "runs",
     params(("id" = Uuid, Path), ("workspace" = Option<Uuid>, Query), ("wire" = Option<String>, Query),
         ("after" = Option<i64>, Query, description = "The number of the last event seen"), ("Last-Event-ID" = Option<i64>, Header)),
-    responses((status = 200, description = "The run's events", content_type = "text/event-stream", body = String), (status = 400), (status = 404)))]
+    responses((status = 200, description = "The run's events", content((String = "text/event-stream"), (String = "application/x-ndjson"))), (status = 400), (status = 404)))]
 pub async fn events(
     State(app): State<AppState>,
     caller: Caller,

@@ -175,6 +175,9 @@ pub async fn remove(
     _: Paging,
 ) -> Result<StatusCode, Problem> {
     let scope = caller.admin_scope(named).await?;
+    if !is_name(&name) {
+        return Err(Problem::not_found());
+    }
     let known = app.store.list_tool_servers(&scope, None, MAX_SERVERS).await?;
     let known = known.into_iter().find(|server| server.name == name);
     if known.is_none() && is_operators(&app, &name) {

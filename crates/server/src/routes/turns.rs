@@ -18,6 +18,7 @@ use turn::{Follower, Stream, TurnError};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
+use super::agents::check_model;
 use super::runs::{after, beyond};
 use crate::extract::body::{Body, check_json, parse};
 use crate::extract::paging::pairs;
@@ -72,7 +73,7 @@ pub struct AcceptedTurn {
     params(("wire" = Option<String>, Query, description = "`envelope`, `ndjson`, `openai`, `anthropic`, `ui-message` or `ag-ui`"), ("workspace" = Option<Uuid>, Query),
         ("Idempotency-Key" = Option<String>, Header), ("Prefer" = Option<String>, Header),
         ("Last-Event-ID" = Option<i64>, Header, description = "With a repeated `Idempotency-Key`: the last event seen of its run")),
-    responses((status = 200, description = "The run's events", content_type = "text/event-stream", body = String),
+    responses((status = 200, description = "The run's events", content((String = "text/event-stream"), (String = "application/x-ndjson"))),
         (status = 202, description = "Accepted, with `Prefer: respond-async`", body = AcceptedTurn),
         (status = 400), (status = 404), (status = 409, description = "Busy; `run` is the one under way"), (status = 422), (status = 429)))]
 pub async fn create(
@@ -247,7 +248,6 @@ fn read(body: TurnRequest, limits: &Limits, respond_async: bool) -> Result<Start
 pub(crate) fn check_names(turn: &StartTurn) -> Result<(), Problem> {
     for (pointer, value, max) in [
         ("/agent", &turn.agent, 255),
-        ("/model", &turn.model, 255),
         ("/workflow", &turn.workflow, 255),
         ("/page_path", &turn.page_path, 512),
     ] {
@@ -258,18 +258,7 @@ pub(crate) fn check_names(turn: &StartTurn) -> Result<(), Problem> {
             return Err(Problem::invalid_value(pointer, detail));
         }
     }
-    check_not_blank("/model", turn.model.as_deref())
-}
-
-/// Left out it is somebody else's choice; a name of nothing is a mistake, which the conversation would keep.
-pub(crate) fn check_not_blank(pointer: &str, name: Option<&str>) -> Result<(), Problem> {
-    match name {
-        Some(name) if name.trim().is_empty() => Err(Problem::invalid_value(
-            pointer,
-            format!("{} is empty: leave it out, or give it a name.", &pointer[1..]),
-        )),
-        _ => Ok(()),
-    }
+    check_model(turn.model.as_deref())
 }
 
 /// A text, or an array of text blocks.

@@ -27,7 +27,7 @@ pub struct KeepFile {
 
 /// Keeps a file in the workspace: a copy of another one, or an upload.
 #[utoipa::path(post, path = "/v1/files", operation_id = "keep_file", tag = "files", params(("workspace" = Option<Uuid>, Query)),
-    request_body = KeepFile,
+    request_body(content((KeepFile = "application/json"), (super::files::UploadForm = "multipart/form-data"))),
     responses((status = 201, body = Uploaded), (status = 400), (status = 404), (status = 413), (status = 415), (status = 422), (status = 507)))]
 pub async fn keep(
     State(app): State<AppState>,

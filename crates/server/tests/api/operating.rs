@@ -28,6 +28,8 @@ async fn metrics_count_routes(world: World) {
     world.retrieve(&id).await;
     world.get(&format!("{CONVERSATIONS}?filter[query]=unheardof")).await;
     world.get("/a/path/that/nobody/counts").await;
+    let odd = Method::from_bytes(b"COUNTEDBYNOBODY").unwrap();
+    world.send(world.server.request(odd, "/healthz")).await;
     let answer = world.send(world.server.request(Method::GET, "/metrics")).await;
     assert_eq!(answer.status, 200);
     assert!(answer.header("content-type").starts_with("text/plain"));
@@ -44,7 +46,8 @@ async fn metrics_count_routes(world: World) {
     );
     assert!(counted(r#"method="GET",route="none",status="404""#) > 0, "{}", answer.text);
     assert!(answer.text.contains("threadkeep_http_request_duration_seconds_bucket"), "{}", answer.text);
-    for secret in [id.as_str(), &world.workspace.to_string(), "nobody", "unheardof", "ann"] {
+    assert!(counted(r#"method="other",route="/healthz",status="405""#) > 0, "{}", answer.text);
+    for secret in ["BYNOBODY", id.as_str(), &world.workspace.to_string(), "nobody", "unheardof", "ann"] {
         assert!(!answer.text.contains(secret), "{secret} is in {}", answer.text);
     }
 }

@@ -48,6 +48,16 @@ async fn without_settings_one_line_is_printed_and_the_data_is_its_owners_alone()
     let stdout = server.stdout();
     assert_eq!(stdout.lines().count(), 1, "{stdout}");
     assert!(stdout.contains(server.printed_address()), "{stdout}");
+
+    // Keys that were copied back are shut again.
+    let keys = ["local.key", "secret.key"].map(|name| data.join(name));
+    for key in &keys {
+        fs::set_permissions(key, fs::Permissions::from_mode(0o644)).expect("a mode");
+    }
+    stop_well(&mut house.serve_with(&[("THREADKEEP_DATA", "")]).await, Signal::SIGTERM).await;
+    for key in &keys {
+        assert_eq!(fs::metadata(key).expect("a key").permissions().mode() & 0o777, 0o600);
+    }
 }
 
 #[tokio::test]

@@ -52,6 +52,7 @@ async fn a_servers_life(backend: Backend) -> Option<()> {
     }
     assert_eq!(world.send(Method::DELETE, "/v1/tool-servers/tea-m_1", None).await.status, 204);
     refused(&world.send(Method::DELETE, "/v1/tool-servers/tea-m_1", None).await, 404, "not_found", "");
+    refused(&world.send(Method::DELETE, "/v1/tool-servers/a%00b", None).await, 404, "not_found", "");
     refused(&world.send(Method::DELETE, "/v1/tool-servers/ops", None).await, 403, "forbidden", "operator");
     let turn = world.turn(&agent, &[]).await;
     assert!(turn.trace.contains("no tool server \\\"tea-m_1\\\""), "{}", turn.trace);

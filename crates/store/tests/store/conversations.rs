@@ -1,7 +1,8 @@
 //! Creating, reading, changing, deleting and restoring a conversation, and who may.
 
 use domain::conversation::{
-    ConversationFilter, ConversationPatch, ConversationQuery, Kind, Mode, NewConversation, Source, Visibility,
+    ConversationFilter, ConversationPatch, ConversationQuery, Kind, Mode, NewConversation, Source,
+    Visibility, Write,
 };
 use domain::message::Window;
 use domain::scope::{Role, Scope};
@@ -201,6 +202,12 @@ async fn a_change_is_applied_whole_or_not_at_all(store: TestStore) {
         store.get_thread(&ann, made.id, store::ThreadRead::default()).await.unwrap().conversation,
         made
     );
+    // What was open before fewer tabs were allowed is in no other change's way.
+    let (fewer, mut kept) = (Write { now: store.now(), max_tabs: 0 }, made.clone());
+    let mut patch = ConversationPatch { title: Some(Some("new".into())), ..Default::default() };
+    assert_eq!(kept.apply(&ann, &patch, None, &fewer), Ok(()));
+    patch.tabs = Some(made.tabs.clone());
+    assert!(kept.apply(&ann, &patch, None, &fewer).is_err());
     let cleared = store
         .patch(&ann, made.id, |patch| {
             patch.title = Some(None);
