@@ -14,9 +14,8 @@ use turn::{StartExecution, Started, TurnError};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use super::agents::check_model;
 use super::files::FileDocument;
-use super::turns::{go_on, idempotency, wire};
+use super::turns::{check_not_blank, go_on, idempotency, wire};
 use super::workspaces::path_id;
 use crate::extract::body::{Body, check_json, parse};
 use crate::extract::upload::{Target, Upload, is_multipart};
@@ -94,7 +93,7 @@ pub async fn create(
     };
     let prompt = body.prompt.filter(|prompt| !prompt.trim().is_empty());
     let prompt = prompt.ok_or_else(|| Problem::invalid_value("/prompt", "prompt is missing or empty."))?;
-    check_model(body.model.as_deref())?;
+    check_not_blank("/model", body.model.as_deref())?;
     let stream = app.turns.open_stream(&scope)?;
     for (at, asset) in body.assets.unwrap_or_default().into_iter().enumerate() {
         let file = app.store.get_file(&scope, asset).await;

@@ -248,6 +248,7 @@ fn read(body: TurnRequest, limits: &Limits, respond_async: bool) -> Result<Start
 pub(crate) fn check_names(turn: &StartTurn) -> Result<(), Problem> {
     for (pointer, value, max) in [
         ("/agent", &turn.agent, 255),
+        ("/model", &turn.model, 255),
         ("/workflow", &turn.workflow, 255),
         ("/page_path", &turn.page_path, 512),
     ] {
@@ -258,7 +259,22 @@ pub(crate) fn check_names(turn: &StartTurn) -> Result<(), Problem> {
             return Err(Problem::invalid_value(pointer, detail));
         }
     }
-    check_model(turn.model.as_deref())
+    match turn.mode {
+        // A sandbox is told the name as it is.
+        Some(Mode::Ask) => check_model(turn.model.as_deref()),
+        _ => check_not_blank("/model", turn.model.as_deref()),
+    }
+}
+
+/// Left out it is somebody else's choice; a name of nothing is a mistake, which the conversation would keep.
+pub(super) fn check_not_blank(pointer: &str, name: Option<&str>) -> Result<(), Problem> {
+    match name {
+        Some(name) if name.trim().is_empty() => {
+            let detail = format!("{} is empty: leave it out, or give it a name.", &pointer[1..]);
+            Err(Problem::invalid_value(pointer, detail))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// A text, or an array of text blocks.

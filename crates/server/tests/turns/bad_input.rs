@@ -47,7 +47,7 @@ fn bodies() -> Vec<(String, u16, &'static str, &'static str)> {
         (text(json!({ "message": "hi", "page_path": "a\nb" })), 422, "invalid_value", "/page_path"),
         (text(json!({ "message": "hi", "model": "x".repeat(256) })), 422, "invalid_value", "/model"),
         (text(json!({ "message": "hi", "model": "" })), 422, "invalid_value", "/model"),
-        (text(json!({ "message": "hi", "model": "gpt" })), 422, "invalid_value", "/model"),
+        (text(json!({ "message": "hi", "mode": "ask", "model": "gpt" })), 422, "invalid_value", "/model"),
         (text(json!({ "message": "hi", "agent": "a\u{7}" })), 422, "invalid_value", "/agent"),
         (text(json!({ "message": "hi", "agent": "helper" })), 422, "invalid_value", "/agent"),
         (text(json!({ "message": "hi", "agent": "" })), 422, "invalid_value", "/agent"),
