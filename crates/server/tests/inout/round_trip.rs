@@ -300,3 +300,27 @@ async fn a_zip_of_one_letter_comes_in_again() {
     assert_eq!((&told["imported"]["messages"], &told["refused"]), (&json!(66), &json!(0)), "{told}");
     assert!(to.export().await == from.export().await);
 }
+
+/// What no line may hold comes in again in several, in every form and on both databases.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_conversation_longer_than_a_line_comes_in_again() {
+    let from = House::sqlite();
+    // It grew: no line of another's export holds it either.
+    for thread in [letters(1, 35, 0), letters(1, 35, 35)] {
+        from.import(&[&from.write("grown.json", thread.to_string())]).await;
+    }
+    let lines = from.export().await;
+    let count = |kind: &str| lines.lines().filter(|line| line.starts_with(kind)).count();
+    assert_eq!((count("{\"type\":\"part\""), count("{\"type\":\"conversation\"")), (8, 1));
+    assert!(lines.len() > 70 << 20 && lines.lines().all(|line| line.len() < 10 << 20));
+    let (file, zip) = (from.write("all.jsonl", &lines), from.path("all.zip"));
+    let zip = zip.to_str().unwrap();
+    assert_eq!(from.run(&["export", "-o", zip]).await.code, Some(0));
+    let mut houses = House::both().await;
+    houses.reverse();
+    for (to, source) in houses.iter().zip([&*file, zip]) {
+        let told = to.import(&[source]).await;
+        assert_eq!((&told["imported"]["messages"], &told["refused"]), (&json!(70), &json!(0)), "{told}");
+        assert!(to.export().await == lines, "{source}");
+    }
+}
