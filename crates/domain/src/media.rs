@@ -2,6 +2,8 @@
 
 mod markup;
 
+use std::borrow::Cow;
+
 use markup::Markup;
 
 /// How much of a file is looked at.
@@ -50,7 +52,7 @@ impl Family {
 pub fn sniff(head: &[u8], name: &str) -> String {
     let named = mime_guess::from_path(name).first_raw();
     let kind = match as_text(head) {
-        Some(text) => text_kind(text, named),
+        Some(text) => text_kind(&text, named),
         None => binary_kind(&head[..head.len().min(SNIFF_BYTES)], named),
     };
     kind.to_owned()
@@ -75,17 +77,35 @@ pub fn shows_inline(mime: &str) -> bool {
     matches!(mime, "image/png" | "image/jpeg" | "image/gif" | "image/webp" | "image/avif" | "image/bmp")
 }
 
-/// The beginning of the file as text: UTF-8 without the control characters that only binary formats have.
-fn as_text(head: &[u8]) -> Option<&str> {
-    let looked_at = &head[..head.len().min(SNIFF_BYTES)];
-    let text = match std::str::from_utf8(looked_at) {
-        Ok(text) => text,
-        // A character cut by the end of what is looked at, not by the end of the file.
-        Err(error) if error.error_len().is_none() && looked_at.len() == SNIFF_BYTES => {
-            std::str::from_utf8(&looked_at[..error.valid_up_to()]).ok()?
+/// Bytes as text: UTF-8, or UTF-16 where a byte order mark says so. What is not `whole` may end within a character.
+pub fn decoded(bytes: &[u8], whole: bool) -> Option<Cow<'_, str>> {
+    let (units, read): (_, fn([u8; 2]) -> u16) = match bytes {
+        [0xff, 0xfe, units @ ..] => (units, u16::from_le_bytes),
+        [0xfe, 0xff, units @ ..] => (units, u16::from_be_bytes),
+        _ => {
+            return match std::str::from_utf8(bytes) {
+                Ok(text) => Some(text.into()),
+                Err(error) if error.error_len().is_none() && !whole => {
+                    std::str::from_utf8(&bytes[..error.valid_up_to()]).ok().map(Cow::from)
+                }
+                Err(_) => None,
+            };
         }
-        Err(_) => return None,
     };
+    let (units, rest) = units.as_chunks();
+    let mut units: Vec<u16> = units.iter().map(|unit| read(*unit)).collect();
+    let is_first_half = |unit: &u16| (0xd800..0xdc00).contains(unit);
+    if !whole && units.last().is_some_and(is_first_half) {
+        units.pop();
+    }
+    if whole && !rest.is_empty() { None } else { String::from_utf16(&units).ok().map(Cow::from) }
+}
+
+/// The beginning of the file as text, without the control characters that only binary formats have.
+fn as_text(head: &[u8]) -> Option<Cow<'_, str>> {
+    let looked_at = &head[..head.len().min(SNIFF_BYTES)];
+    // A character may be cut by the end of what is looked at, not by the end of the file.
+    let text = decoded(looked_at, looked_at.len() < SNIFF_BYTES)?;
     let is_binary = |byte| matches!(byte, 0..=0x08 | 0x0b | 0x0e..=0x1a | 0x1c..=0x1f);
     (!text.bytes().any(is_binary)).then_some(text)
 }

@@ -13,6 +13,7 @@ pub mod block;
 mod chat_conversations;
 mod chatgpt;
 mod claude;
+pub mod conversation_line;
 mod conversations;
 mod copilot_chats;
 pub mod fields;

@@ -1,15 +1,19 @@
 //! The bytes of a file as an answer: whole or one range of it, never something a browser would run.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use domain::file::File;
 use domain::media::shows_inline;
-use store::blobs::Blobs;
+use domain::scope::Scope;
+use store::StoreError;
 
 use crate::problem::Problem;
+use crate::state::App;
+use crate::watched::watched;
 
 /// What the `Range` header asks for, of a file that is there.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,7 +24,8 @@ enum Asked {
     Nothing,
 }
 
-pub async fn serve(blobs: &Blobs, file: &File, request: &HeaderMap) -> Result<Response, Problem> {
+/// The answer to a request for a file that the scope may see, for as long as it may.
+pub async fn serve(app: &App, scope: &Scope, file: &File, request: &HeaderMap) -> Result<Response, Problem> {
     let tag = format!("\"{}\"", file.sha256_hex());
     if has(request, &tag) {
         let mut response = StatusCode::NOT_MODIFIED.into_response();
@@ -37,7 +42,14 @@ pub async fn serve(blobs: &Blobs, file: &File, request: &HeaderMap) -> Result<Re
     };
     let body = match part.is_empty() {
         true => Body::empty(),
-        false => Body::from_stream(blobs.read(&file.storage_key, Some(part.clone())).await?),
+        false => {
+            let bytes = app.blobs.read(&file.storage_key, Some(part.clone())).await?;
+            let (store, scope, id) = (Arc::clone(&app.store), scope.clone(), file.id);
+            Body::from_stream(watched(bytes, move || {
+                let (store, scope) = (Arc::clone(&store), scope.clone());
+                async move { !matches!(store.get_file(&scope, id).await, Err(StoreError::NotFound)) }
+            }))
+        }
     };
     let mut response = (status, body).into_response();
     let headers = response.headers_mut();

@@ -30,6 +30,7 @@ mod tidy;
 mod tokens;
 mod transfer;
 mod unread;
+mod watched;
 mod web;
 
 use std::future::Future;

@@ -161,6 +161,11 @@ impl Server {
             .ok_or_else(|| Failure::Unreadable("a new conversation without an id".to_owned()))
     }
 
+    pub async fn delete_conversation(&self, id: Uuid) -> Result<(), Failure> {
+        let request = self.request(Method::DELETE, &format!("{CONVERSATIONS}/{id}"));
+        self.send(request.timeout(PATIENCE)).await.map(drop)
+    }
+
     /// The newest `most` messages.
     pub async fn thread(&self, conversation: Uuid, most: usize) -> Result<Thread, Failure> {
         let path = format!(

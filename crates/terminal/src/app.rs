@@ -198,8 +198,11 @@ impl App {
     fn item(&mut self, item: Option<Result<Item, Failure>>) {
         match item {
             Some(Ok(item)) => {
-                if let (Item::Run(run), Turn::Recalled) = (&item, &self.screen.turn) {
-                    self.perform(Effect::Cancel(*run));
+                if let Item::Run(run) = &item {
+                    self.session.began();
+                    if self.screen.turn == Turn::Recalled {
+                        self.perform(Effect::Cancel(*run));
+                    }
                 }
                 if let Item::Event(seen) = &item
                     && let domain::event::RunEvent::Turn(turn) = &seen.event
@@ -224,6 +227,12 @@ impl App {
 
     fn over(&mut self, failure: Option<&Failure>) {
         self.items = None;
+        if let Some(Failure::Refused { .. }) = failure
+            && let Some(made) = self.session.unmake()
+        {
+            let server = self.session.server.clone();
+            self.later(async move { Answer::Done(server.delete_conversation(made).await) });
+        }
         self.screen.run_over(failure);
         self.watch();
         if let Some(effect) = self.screen.next_turn() {
@@ -343,6 +352,7 @@ impl App {
                 self.over(Some(&failure));
             }
             Answer::Queued(Ok(run)) => {
+                self.session.began();
                 if !self.screen.thread.queue.taken(run) {
                     self.perform(Effect::Follow(run));
                     self.item(Some(Ok(Item::Run(run))));

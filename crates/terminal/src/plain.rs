@@ -120,10 +120,14 @@ impl Turns {
                 _ = self.interrupt.recv() => { stopping = self.stop(session, run, stopping).await?; continue }
                 _ = self.terminate.recv() => { stopping = self.stop(session, run, stopping).await?; continue }
             };
+            if let Some(Err(Failure::Refused { .. })) = &item {
+                session.take_back().await;
+            }
             match item.transpose()? {
                 None => return Ok(status == Some(RunStatus::Succeeded)),
                 Some(Item::Run(id)) => {
                     run = Some(id);
+                    session.began();
                     if stopping {
                         session.server.cancel(id).await?;
                     }

@@ -12,6 +12,8 @@ use crate::{Open, Options};
 pub struct Session {
     pub server: Server,
     pub conversation: Option<Uuid>,
+    /// It, where it was made for files and no turn has begun there.
+    made: Option<Uuid>,
     mode: Option<String>,
     model: Option<String>,
     agent: Option<String>,
@@ -43,10 +45,10 @@ impl Session {
             },
         };
         let (mode, model, agent) = (options.mode.clone(), options.model.clone(), options.agent.clone());
-        Ok(Self { server, conversation, mode, model, agent })
+        Ok(Self { server, conversation, made: None, mode, model, agent })
     }
 
-    /// Uploads what is to be attached; a new conversation is made for it.
+    /// Uploads what is to be attached; a new conversation is made for it, and is gone again when they are refused.
     pub async fn attach(&mut self, files: &[Chosen]) -> Result<Vec<Kept>, Failure> {
         if files.is_empty() {
             return Ok(Vec::new());
@@ -55,10 +57,35 @@ impl Session {
             Some(known) => known,
             None => {
                 let made = self.server.create_conversation(self.mode.as_deref()).await?;
+                self.made = Some(made);
                 *self.conversation.insert(made)
             }
         };
-        self.server.upload(conversation, files).await
+        let kept = self.server.upload(conversation, files).await;
+        if kept.is_err() {
+            self.take_back().await;
+        }
+        kept
+    }
+
+    /// A turn has begun in the conversation: it stays.
+    pub fn began(&mut self) {
+        self.made = None;
+    }
+
+    /// Lets go of a conversation that was made for files and will have no turn.
+    pub fn unmake(&mut self) -> Option<Uuid> {
+        let made = self.made.take()?;
+        self.conversation = None;
+        Some(made)
+    }
+
+    /// As `unmake`, and deletes it.
+    pub async fn take_back(&mut self) {
+        if let Some(made) = self.unmake() {
+            // What was refused is what is told of. One that cannot be deleted is empty, and no more.
+            let _ = self.server.delete_conversation(made).await;
+        }
     }
 
     /// The body of `POST /v1/turns`. The run goes on without us: a connection that breaks must not end it.

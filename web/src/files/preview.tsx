@@ -11,6 +11,7 @@ import { Dialog } from '../ui/dialog';
 import { Guard } from '../ui/guard';
 import { KindIcon } from './kind';
 import { parseCsv } from './csv';
+import { decode } from './decode';
 
 const PdfPreview = lazy(() => import('./pdf-preview'));
 
@@ -62,7 +63,7 @@ function TextPreview({ file, thread }: { file: Attachment; thread: string }) {
     queryFn: async ({ signal }) => {
       const headers = { Range: `bytes=0-${LONGEST - 1}` };
       const response = await send(fileAddress(thread, file.fileId), { headers, signal });
-      return response.text();
+      return decode(new Uint8Array(await response.arrayBuffer()));
     },
     staleTime: Infinity,
     // An empty file has no range.

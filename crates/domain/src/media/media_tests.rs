@@ -97,6 +97,43 @@ fn among_texts_the_name_tells_and_never_makes_a_picture_of_one() {
     }
 }
 
+/// A text in UTF-16 with its byte order mark, the lower byte first or last.
+fn utf16(text: &str) -> [Vec<u8>; 2] {
+    let units = || std::iter::once(0xfeff).chain(text.encode_utf16());
+    [units().flat_map(u16::to_le_bytes).collect(), units().flat_map(u16::to_be_bytes).collect()]
+}
+
+#[test]
+fn utf16_with_its_mark_is_text() {
+    let long = "\u{1f600}".repeat(SNIFF_BYTES);
+    for (text, name, mime) in [
+        ("Größe;Maß\r\n1;2", "a.txt", "text/plain"),
+        ("Größe;Maß\r\n1;2", "a.csv", "text/csv"),
+        ("", "a.png", "text/plain"),
+        (&long, "a.txt", "text/plain"),
+        ("a\u{1}b", "a.txt", UNKNOWN),
+    ] {
+        for bytes in utf16(text) {
+            assert_eq!(sniff(&bytes, name), mime, "{text:?} as {name}");
+            assert_eq!(decoded(&bytes, true).as_deref(), Some(text));
+        }
+    }
+    let [cut, _] = utf16("a\u{1f600}");
+    for (bytes, whole, text) in [
+        (&cut[..6], true, None),
+        (&cut[..6], false, Some("a")),
+        (&cut[..7], false, Some("a")),
+        (&cut[..5], true, None),
+        (b"\xff\xfe\0\xdc", false, None),
+        (b"a\xc3", false, Some("a")),
+        (b"a\xc3", true, None),
+    ] {
+        assert_eq!(decoded(bytes, whole).as_deref(), text, "{bytes:?}");
+    }
+    // UTF-32 begins as it does.
+    assert_eq!(sniff(b"\xff\xfe\0\0a\0\0\0", "a.txt"), UNKNOWN);
+}
+
 #[test]
 fn letters_at_the_start_of_bytes_make_no_picture() {
     for head in

@@ -142,6 +142,15 @@ fn join(answer: &mut Node, said: Node) {
             Block::ToolCall { name, args, result, error, .. } => {
                 answer.blocks.push(call(answer.blocks.len(), &name, args, result, error));
             }
+            Block::Source(mut source) => {
+                // Each node counts its own from 1.
+                let known = |block: &&Block| matches!(block, Block::Source(_));
+                let taken = |block: &Block| matches!(block, Block::Source(own) if own.id == source.id);
+                if answer.blocks.iter().any(taken) {
+                    source.id = (answer.blocks.iter().filter(known).count() + 1).to_string();
+                }
+                answer.blocks.push(Block::Source(source));
+            }
             block => answer.blocks.push(block),
         }
     }
@@ -214,13 +223,28 @@ fn add_parts(said: &mut Node, content: &Fields<'_>) {
     for part in parts {
         if let Ok(text) = serde_json::from_str::<String>(part.get()) {
             said.add_text(&text);
-        } else if let Ok(part) = Fields::read(part.get()) {
-            match part.text(&["asset_pointer"]) {
-                Some(pointer) => add_asset(said, &pointer, part.text(&["content_type"]).as_deref()),
-                None => said.add_text(&part.text(&["text"]).unwrap_or_default()),
-            }
+        } else if let Ok(part) = Fields::read(part.get())
+            && !add_pointers(said, &part)
+        {
+            said.add_text(&part.text(&["text"]).unwrap_or_default());
         }
     }
+}
+
+/// The assets that a part points to, itself or, as what was said and shown in a call, within. False when there are none.
+fn add_pointers(said: &mut Node, part: &Fields<'_>) -> bool {
+    let frames = part.elements(&["frames_asset_pointers"]);
+    let within = [part.raw(&["audio_asset_pointer"]), part.raw(&["video_container_asset_pointer"])];
+    let within =
+        within.into_iter().flatten().chain(frames).filter_map(|inner| Fields::read(inner.get()).ok());
+    let mut any = false;
+    for of in std::iter::once(part.clone()).chain(within) {
+        if let Some(pointer) = of.text(&["asset_pointer"]) {
+            add_asset(said, &pointer, of.text(&["content_type"]).as_deref());
+            any = true;
+        }
+    }
+    any
 }
 
 /// Bytes that lie beside `conversations.json`, under a name that begins with what the pointer ends with.
@@ -229,7 +253,11 @@ fn add_asset(said: &mut Node, pointer: &str, kind: Option<&str>) {
     if name.is_empty() || said.assets.iter().any(|asset| asset.names.iter().any(|own| own == name)) {
         return;
     }
-    let what = if kind.is_some_and(|kind| kind.contains("audio")) { "audio" } else { "image" };
+    let what = match kind {
+        Some(kind) if kind.contains("audio") => "audio",
+        Some(kind) if kind.contains("video") => "video",
+        _ => "image",
+    };
     said.assets.push(Asset {
         name: format!("{what} {name}"),
         names: vec![name.to_owned()],
@@ -269,13 +297,16 @@ fn add_citations(said: &mut Node, metadata: &Fields<'_>) {
     }
     for reference in metadata.elements(&["content_references"]) {
         let Ok(reference) = Fields::read(reference.get()) else { continue };
-        let items = reference.elements(&["items"]);
+        // Several pages, or the one that the reference itself is.
+        let items = [reference.elements(&["items"]), reference.elements(&["sources"])].concat();
         found.extend(items.into_iter().filter_map(|item| Fields::read(item.get()).ok()));
+        if reference.text(&["type"]).is_some_and(|kind| kind.starts_with("webpage")) {
+            found.push(reference);
+        }
     }
     for source in found {
         let Some(url) = source.text(&["url"]) else { continue };
-        let known = |block: &Block| matches!(block, Block::Source(own) if own.url.as_deref() == Some(&url));
-        if !said.blocks.iter().any(known) {
+        if !said.cites(&url) {
             said.add_source(&source);
         }
     }

@@ -54,12 +54,12 @@ fn read_message(of: &Fields<'_>, parent: Option<usize>) -> Result<Node, Refusal>
     node.source_id = of.text(&["uuid"]);
     node.created_at = of.time(&["created_at"]);
     for part in of.elements(&["content"]) {
+        let fields = Fields::read(part.get()).unwrap_or_default();
         // How much was left to think is not what was said.
-        let counted = Fields::read(part.get())
-            .is_ok_and(|part| part.text(&["type"]).as_deref() == Some("token_budget"));
-        if !counted {
+        if fields.text(&["type"]).as_deref() != Some("token_budget") {
             node.add_content(part);
         }
+        add_citations(&mut node, &fields);
     }
     if node.blocks.is_empty() {
         node.add_text(&of.text(&["text"]).unwrap_or_default());
@@ -84,4 +84,22 @@ fn read_message(of: &Fields<'_>, parent: Option<usize>) -> Result<Node, Refusal>
         }
     }
     Ok(node)
+}
+
+/// What a text cites. The address may stand in the details.
+fn add_citations(node: &mut Node, part: &Fields<'_>) {
+    for citation in part.elements(&["citations"]) {
+        let Ok(citation) = Fields::read(citation.get()) else { continue };
+        let mut of = citation.object(&["details"]).unwrap_or_default();
+        for name in ["url", "title", "snippet", "cited_text"] {
+            if of.raw(&[name]).is_none() {
+                of.take_from(&citation, name);
+            }
+        }
+        if let Some(url) = of.text(&["url"])
+            && !node.cites(&url)
+        {
+            node.add_source(&of);
+        }
+    }
 }

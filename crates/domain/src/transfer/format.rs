@@ -136,6 +136,7 @@ fn is_own(of: &Fields<'_>, kind: Option<&str>) -> bool {
         Some("rows") => of.has("table"),
         Some("table") => of.has("columns"),
         Some("trace") => of.has("entries"),
+        Some("part") => of.has("conversation"),
         Some("execution") => of.has("run"),
         Some("file") => of.has("sha256"),
         Some("blob") => of.has("sha256") && of.has("offset"),

@@ -102,6 +102,10 @@ fn add_file(node: &mut Node, file: &RawValue) {
         if let Some(name) = of.text(&["name"]) {
             asset.name = name;
         }
+        // The text that was taken out of it.
+        let data = of.object(&["file"]).unwrap_or_else(|| of.clone()).object(&["data"]);
+        let text = data.and_then(|data| data.text(&["content"])).filter(|text| !text.is_empty());
+        asset.bytes = text.map(String::into_bytes);
         node.assets.push(asset);
     }
 }

@@ -1,6 +1,7 @@
 //! Conversations to read: the branch that readers see, as Markdown, or as one HTML page without a script, in which
 //! everything that somebody wrote is escaped.
 
+use pulldown_cmark::{CodeBlockKind, Event, Parser, Tag};
 use serde_json::value::RawValue;
 
 use super::archive::Archive;
@@ -39,13 +40,9 @@ fn role(message: &Message) -> &'static str {
     }
 }
 
+/// A text as it is, any other JSON as it was spelled.
 fn json(raw: &Raw) -> String {
-    let value: Option<serde_json::Value> = serde_json::from_str(raw.get()).ok();
-    match value {
-        Some(serde_json::Value::String(text)) => text,
-        Some(value) => serde_json::to_string_pretty(&value).unwrap_or_else(|_| raw.get().to_owned()),
-        None => raw.get().to_owned(),
-    }
+    serde_json::from_str(raw.get()).unwrap_or_else(|_| raw.get().to_owned())
 }
 
 /// A fence that nothing in the text closes.
@@ -53,6 +50,31 @@ fn fenced(text: &str) -> String {
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest.max(2) + 1);
     format!("{fence}\n{text}\n{fence}\n\n")
+}
+
+/// A text with the fence closed that it left open: whatever came after it would be code. One within a list or a quote
+/// ends with that.
+fn closed(text: &str) -> String {
+    let (mut depth, mut last) = (0_usize, None);
+    for (event, place) in Parser::new(text).into_offset_iter() {
+        match event {
+            Event::Start(tag) => {
+                let fenced = matches!(tag, Tag::CodeBlock(CodeBlockKind::Fenced(_)));
+                last = (depth == 0 && fenced).then_some(place);
+                depth += 1;
+            }
+            Event::End(_) => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    let block = last.and_then(|place| text.get(place)).unwrap_or_default();
+    let mark = block.chars().next().filter(|mark| matches!(mark, '`' | '~')).unwrap_or('`');
+    let fence: String = block.chars().take_while(|c| *c == mark).collect();
+    let line = block.trim_end().lines().skip(1).last().unwrap_or_default();
+    let end = line.trim_start_matches(' ');
+    // Further in it is code.
+    let ends = end.len() >= fence.len() && end.chars().all(|c| c == mark) && line.len() < end.len() + 4;
+    if fence.is_empty() || ends { text.to_owned() } else { format!("{text}\n{fence}") }
 }
 
 pub fn markdown(archive: &Archive) -> String {
@@ -79,12 +101,12 @@ fn markdown_block(block: &Block) -> String {
             out += &fenced(&json(raw));
         }
         if let Some(error) = error {
-            out += &format!("Error: {error}\n\n");
+            out += &format!("Error: {}\n\n", closed(error));
         }
         out
     };
     match block {
-        Block::Text { text } => format!("{text}\n\n"),
+        Block::Text { text } => format!("{}\n\n", closed(text)),
         Block::Reasoning { text } => {
             let quoted: Vec<String> = text.lines().map(|line| format!("> {line}")).collect();
             format!("{}\n\n", quoted.join("\n"))
@@ -100,7 +122,7 @@ fn markdown_block(block: &Block) -> String {
             format!("[{}] {} {place}\n\n", source.id, source.title)
         }
         Block::File { name, size, .. } => format!("📎 {name} ({size} bytes)\n\n"),
-        Block::Error { code, message } => format!("**Error** {code}: {message}\n\n"),
+        Block::Error { code, message } => format!("**Error** {code}: {}\n\n", closed(message)),
     }
 }
 
@@ -188,5 +210,34 @@ mod tests {
     fn a_fence_is_longer_than_those_within() {
         assert_eq!(fenced("a ``` b"), "````\na ``` b\n````\n\n");
         assert_eq!(fenced("a"), "```\na\n```\n\n");
+    }
+
+    #[test]
+    fn a_fence_that_was_left_open_is_closed() {
+        for (text, end) in [
+            ("a\n```rust\nfn", "\n```"),
+            ("```", "\n```"),
+            ("````md\n```\nx\n```", "\n````"),
+            ("~~~\nx\n```\n", "\n~~~"),
+            ("```\nx\n```\n```\ny\n", "\n```"),
+            ("```\nx\n    ```", "\n```"),
+            ("```\nx\n```", ""),
+            ("```\nx\n  `````  \n\n", ""),
+            ("1. ```\n   x\n   ```\n\n```\ny\n```", ""),
+            ("- ```\n  x", ""),
+            ("> ```\n> x", ""),
+            ("`x` and ```y```", ""),
+            ("    ```\n    x", ""),
+            ("", ""),
+        ] {
+            assert_eq!(closed(text), format!("{text}{end}"), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn arguments_are_spelled_as_they_are_stored() {
+        for (raw, shown) in [(r#"{"z":1.50, "a":1e2}"#, r#"{"z":1.50, "a":1e2}"#), (r#""a\nb""#, "a\nb")] {
+            assert_eq!(json(&RawValue::from_string(raw.into()).unwrap()), shown);
+        }
     }
 }

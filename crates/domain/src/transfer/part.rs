@@ -193,6 +193,12 @@ impl Node {
         }
     }
 
+    /// Whether a source with this address is there.
+    pub fn cites(&self, url: &str) -> bool {
+        let same = |block: &Block| matches!(block, Block::Source(own) if own.url.as_deref() == Some(url));
+        self.blocks.iter().any(same)
+    }
+
     pub fn add_source(&mut self, of: &Fields<'_>) {
         let number = self.blocks.iter().filter(|block| matches!(block, Block::Source(_))).count() + 1;
         let url = of.text(&["url", "link", "href"]);
@@ -204,7 +210,9 @@ impl Node {
             title: title.unwrap_or_else(|| "source".into()),
             url,
             locator,
-            snippet: of.text(&["snippet", "text", "quote", "excerpt", "content"]).unwrap_or_default(),
+            snippet: of
+                .text(&["snippet", "text", "quote", "cited_text", "excerpt", "content"])
+                .unwrap_or_default(),
         }));
     }
 

@@ -17,7 +17,7 @@ use crate::file::Bag;
 use crate::run::{OnDisconnect, Run, RunError, RunStatus, Usage};
 use crate::time::rfc3339;
 
-#[derive(Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunLine {
     pub id: Uuid,
@@ -45,7 +45,7 @@ pub struct RunLine {
     approvals: Vec<ApprovalLine>,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ApprovalLine {
     id: Uuid,
@@ -55,7 +55,7 @@ struct ApprovalLine {
     started: bool,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct DecisionLine {
     approve: bool,

@@ -86,6 +86,17 @@ async fn files_come_in_and_go_out_before_the_last_words() {
 }
 
 #[tokio::test]
+async fn a_link_in_the_place_of_assets_hands_nothing_in() {
+    let world = World::new().await;
+    let order = "run mkdir other && echo mine > other/a.txt && rm -rf assets && ln -s other assets\nthen call list_files {\"path\":\"assets\"}";
+    let lines = world.run(order).await;
+    assert_eq!(lines.last()["type"], "result", "{lines:#?}");
+    assert_eq!(lines.step("list_files")["result"], "There are no files.");
+    assert!(!lines.all.iter().any(|line| line["name"] == "save files"), "{lines:#?}");
+    assert!(!world.told.lock().results.contains_key(&lines.run));
+}
+
+#[tokio::test]
 async fn a_broken_upload_is_sent_again_and_a_refused_one_fails_the_run() {
     let world = World::new().await;
     world.told.lock().broken_uploads = 2;

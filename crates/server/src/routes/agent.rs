@@ -1,6 +1,8 @@
 //! What a run's sandbox may ask of us under its `agent_url`: its configuration and its files, and to take back what
 //! it made. Each with a token of that run alone.
 
+use std::sync::Arc;
+
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -22,6 +24,7 @@ use crate::extract::{Paging, Path};
 use crate::kit::Kit;
 use crate::problem::Problem;
 use crate::state::{App, AppState};
+use crate::watched::watched;
 
 fn refused() -> Problem {
     Problem::unauthenticated("The token is not this run's, was used, or the run is over.")
@@ -166,7 +169,17 @@ pub async fn zip(
         tracing::error!(%error, "a bag cannot be zipped");
         Problem::internal()
     })?;
-    let mut response = Body::from_stream(zip.bytes).into_response();
+    let store = Arc::clone(&app.store);
+    let is_unchanged = move || {
+        let store = Arc::clone(&store);
+        async move {
+            match store.list_run_assets(link.workspace, link.run).await {
+                Ok(files) => manifest(&files) == link.manifest,
+                Err(error) => !matches!(error, StoreError::NotFound),
+            }
+        }
+    };
+    let mut response = Body::from_stream(watched(zip.bytes, is_unchanged)).into_response();
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/zip"));
     headers.insert(header::CONTENT_LENGTH, zip.len.into());

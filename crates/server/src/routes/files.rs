@@ -140,7 +140,7 @@ pub async fn content(
 ) -> Result<Response, Problem> {
     let scope = caller.scope(named).await?;
     let file = file_of(&app, &scope, Bag::Conversation(path_id(&id)?), &file).await?;
-    serve(&app.blobs, &file, &headers).await
+    serve(&app, &scope, &file, &headers).await
 }
 
 /// Takes a file out of the bag.

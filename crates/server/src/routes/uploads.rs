@@ -135,6 +135,9 @@ pub async fn put(
         ));
     }
     let key = staging_key(link.workspace, link.file);
+    if !app.store.is_promised(link.workspace, link.file).await? {
+        return Err(not_promised());
+    }
     let mut writer = app.blobs.writer(&key).await?;
     let (mut bytes, mut size) = (body.into_data_stream(), 0);
     while let Some(chunk) = patient(bytes.try_next()).await? {
@@ -166,6 +169,15 @@ pub(super) fn refused(error: LinkError) -> Problem {
             "The link has expired; ask for a new one.",
         ),
     }
+}
+
+fn not_promised() -> Problem {
+    Problem::new(
+        StatusCode::GONE,
+        "not_promised",
+        "Nobody waits for these bytes",
+        "The upload was completed, or its conversation deleted; promise the file again.",
+    )
 }
 
 fn not_as_promised() -> Problem {

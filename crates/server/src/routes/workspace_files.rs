@@ -76,7 +76,7 @@ pub async fn content(
 ) -> Result<Response, Problem> {
     let scope = caller.scope(named).await?;
     let file = app.store.get_file(&scope, path_id(&id)?).await?;
-    serve(&app.blobs, &file, &headers).await
+    serve(&app, &scope, &file, &headers).await
 }
 
 /// Removes a file of the workspace.

@@ -1,19 +1,22 @@
-//! Lines of an export of ours that stand before the one that they belong to: rows of a table, logs of runs. Few are
-//! held in memory; more are in a file without a name.
+//! Lines of an export of ours that stand before the one that they belong to: rows of a table, logs of runs, parts of a
+//! conversation. Few are held in memory; more are in a file without a name.
 
 use std::collections::HashMap;
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use domain::table::{Row, Table};
+use domain::transfer::conversation_line::ConversationLine;
 use domain::transfer::own::{self, Line};
-use domain::transfer::{Refusal, Trace};
+use domain::transfer::{Archive, Refusal, Trace};
 use store::transfer::Pieces;
 use tempfile::SpooledTempFile;
 use uuid::Uuid;
 
 /// Bytes of one thing's lines that are held in memory.
 const HELD: usize = 64 * 1024;
+/// A conversation is put together in memory: its parts have no more than this.
+const MAX_PARTS_BYTES: usize = 1024 * 1024 * 1024;
 
 /// Lines, each to be read again by its number.
 struct Lines(Mutex<Spooled>);
@@ -79,6 +82,8 @@ pub struct Before {
     traces: Lines,
     /// The number of each run's newest entry.
     traced: HashMap<Uuid, i64>,
+    parts: Lines,
+    parts_bytes: usize,
     /// Why what they belong to cannot be taken.
     fault: Option<Refusal>,
 }
@@ -101,6 +106,16 @@ impl Before {
         self.traces.push(line)
     }
 
+    pub fn add_part(&mut self, line: &str) -> io::Result<()> {
+        self.parts_bytes += line.len();
+        if self.parts_bytes > MAX_PARTS_BYTES {
+            let most = MAX_PARTS_BYTES / (1024 * 1024);
+            self.refuse(Refusal(format!("it has more than {most} MiB in its parts")));
+            return Ok(());
+        }
+        self.parts.push(line)
+    }
+
     pub fn has_trace(&self, run: Uuid) -> bool {
         self.traced.contains_key(&run)
     }
@@ -114,6 +129,26 @@ impl Before {
     pub fn take_traces(&mut self) -> Result<Arc<dyn Pieces<Trace>>, Refusal> {
         let Self { traces, fault, .. } = std::mem::take(self);
         fault.map_or_else(|| Ok(Arc::new(traces) as Arc<dyn Pieces<Trace>>), Err)
+    }
+
+    /// The conversation that comes now, put together, and the logs of its runs.
+    pub fn take_conversation(
+        &mut self,
+        line: ConversationLine,
+    ) -> Result<(Archive, Arc<dyn Pieces<Trace>>), Refusal> {
+        let Self { traces, traced, parts, fault, .. } = std::mem::take(self);
+        if let Some(fault) = fault {
+            return Err(fault);
+        }
+        let part = |at| match parts.read(at) {
+            Ok(Some(Line::Part(part))) => Some(Ok(part)),
+            Ok(None) => None,
+            Ok(Some(_)) => Some(Err(Refusal::new("a part of it is none"))),
+            Err(error) => Some(Err(Refusal(error.to_string()))),
+        };
+        let mut archive = line.join((0..).map_while(part))?;
+        archive.without_logs(|run| !traced.contains_key(&run));
+        Ok((archive, Arc::new(traces)))
     }
 
     /// The rows of the table that comes now: all of them, in the order of their ids, each with cells of its columns.

@@ -303,7 +303,9 @@ impl Export {
                 for run in &archive.runs {
                     self.trace(run).await?;
                 }
-                self.text(own::conversation_line(archive)?).await?;
+                for line in own::conversation_lines(archive)? {
+                    self.text(line).await?;
+                }
             }
             Format::Markdown => self.send(Part::Text(page::markdown(archive))).await?,
             Format::Html => self.send(Part::Text(page::html(archive))).await?,

@@ -130,6 +130,7 @@ impl<'a> Records<'a> {
             Line::Blob { sha256, offset, bytes } => return self.keep(sha256, offset, &bytes),
             Line::Rows(table, _) => return Ok(self.before.add_rows(table, record)?),
             Line::Trace(trace) => return Ok(self.before.add_trace(&trace, record)?),
+            Line::Part(_) => return Ok(self.before.add_part(record)?),
             Line::Workspace(settings) => {
                 entry.kind = "workspace";
                 Thing::Workspace(settings)
@@ -163,11 +164,12 @@ impl<'a> Records<'a> {
                 let bytes = self.find_all(&execution.files)?;
                 Thing::Execution(execution, bytes, traces?)
             }
-            Line::Conversation(mut archive) => {
-                archive.without_logs(|run| !self.before.has_trace(run));
-                let traces = self.before.take_traces();
-                let bytes = self.find_all(&archive.files)?;
-                Thing::Conversation(archive, bytes, Some(traces?))
+            Line::Conversation(line) => {
+                let taken = self.before.take_conversation(*line);
+                let files = taken.as_ref().map_or(&[][..], |(archive, _)| &archive.files);
+                let bytes = self.find_all(files)?;
+                let (archive, traces) = taken?;
+                Thing::Conversation(Box::new(archive), bytes, Some(traces))
             }
         };
         found.push((entry, thing));

@@ -190,9 +190,16 @@ impl<R: BufRead> Scan<R> {
     fn found(&self, text: Vec<u8>, whole: bool) -> Found {
         if !whole {
             let limit = self.limit / (1024 * 1024);
-            return Found::Bad(format!(
-                "it has more than {limit} MiB: a file above that must be an array of conversations, or JSON Lines"
-            ));
+            // Of a document the shape is `Over` once its first line was looked at.
+            let advice = match self.shape {
+                Shape::Array => ", the most that an element of the array may have",
+                Shape::Lines => {
+                    ", the most that a line may have: export it again where it is of an older Threadkeep, \
+                    whose conversations were one line each"
+                }
+                _ => ": a file above that must be an array of conversations, or JSON Lines",
+            };
+            return Found::Bad(format!("it has more than {limit} MiB{advice}"));
         }
         match String::from_utf8(text) {
             Ok(text) => Found::Text(text),

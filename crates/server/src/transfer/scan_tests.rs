@@ -74,13 +74,17 @@ fn a_broken_array_gives_what_is_before_and_says_where_it_broke() {
 #[test]
 fn what_is_too_large_is_passed_over_and_the_rest_is_read() {
     let large = "x".repeat(100);
-    for text in [format!("[\"{large}\",{{\"a\":1}}]"), format!("{{\"b\":\"{large}\"}}\n{{\"a\":1}}\n")] {
+    for (text, what) in [
+        (format!("[\"{large}\",{{\"a\":1}}]"), "an element of the array may have"),
+        (format!("{{\"b\":\"{large}\"}}\n{{\"a\":1}}\n"), "a line may have"),
+    ] {
         let found = texts(&text);
-        assert!(found[0].starts_with("bad: it has more than"), "{found:?}");
+        assert!(found[0].starts_with("bad: it has more than") && found[0].contains(what), "{found:?}");
         assert_eq!(found[1], r#"{"a":1}"#);
     }
     let document = texts(&format!("{{\n\"b\":\"{large}\"\n}}\n"));
     assert!(document.len() == 1 && document[0].starts_with("broken: it has more than"), "{document:?}");
+    assert!(document[0].ends_with("or JSON Lines"), "{document:?}");
 }
 
 #[test]

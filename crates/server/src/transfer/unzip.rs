@@ -12,7 +12,9 @@ use super::input::{Text, is_text};
 use super::output::LINES;
 
 const MAX_ENTRIES: usize = 200_000;
-/// What an entry may grow to, as a multiple of its packed size, once it is large: text packs to a twentieth or so.
+/// What an entry may grow to, as a multiple of its packed size, once it is large: text packs to a twentieth or so. The
+/// lines of our own export may be of any text, one letter a million times: they are read one at a time, and deflate
+/// itself ends at some thousand.
 const MAX_RATIO: u64 = 200;
 const SMALL: u64 = 64 * 1024 * 1024;
 /// All entries together, unpacked.
@@ -62,7 +64,8 @@ impl Zip {
                 bail!("{name} is encrypted: unpack it first");
             }
             total = total.saturating_add(size);
-            if (size > SMALL && size / packed.max(1) > MAX_RATIO) || total > MAX_TOTAL {
+            let grows = size > SMALL && size / packed.max(1) > MAX_RATIO && !is_own(&inner);
+            if grows || total > MAX_TOTAL {
                 bail!("{name} would grow with {shown:?} to {total} bytes: nothing of it is taken");
             }
             if entry.is_file() {
@@ -78,7 +81,6 @@ impl Zip {
     /// The texts that may hold conversations, by name.
     pub fn texts(&self) -> Result<Vec<Text>> {
         let texts = || self.entries.iter().filter(|(inner, _)| is_text(inner));
-        let is_own = |inner: &str| inner.rsplit('/').next() == Some(LINES);
         let own: Vec<_> = texts().filter(|(inner, _)| is_own(inner)).take(1).collect();
         let found = if own.is_empty() { texts().collect() } else { own };
         if found.is_empty() {
@@ -113,6 +115,11 @@ impl Zip {
         let entry = self.inside.by_index(at).with_context(|| format!("{name}/{inner} cannot be read"))?;
         Ok(entry.take(size.saturating_add(1)))
     }
+}
+
+/// Whether it is the lines of an export of ours.
+fn is_own(name: &str) -> bool {
+    name.rsplit('/').next() == Some(LINES)
 }
 
 fn is_safe(name: &str) -> bool {

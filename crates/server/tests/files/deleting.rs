@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::caller::{CONVERSATIONS, ask, bag, content_path, id, ids, refused};
 use crate::world::{Home, World, stories};
 
-stories!(a_deleted_file, a_deleted_conversation, a_deleted_workspace);
+stories!(a_deleted_file, a_deleted_conversation, a_deleted_workspace, what_is_under_way_breaks_off);
 
 async fn a_deleted_file(home: Home) -> Option<()> {
     let world = World::start(home).await?;
@@ -78,5 +78,44 @@ async fn a_deleted_workspace(home: Home) -> Option<()> {
     assert_eq!(ann.delete(&format!("{path}?cascade=true")).await, 204);
     assert_ne!(ann.get(&format!("{}?workspace={}", content_path(&file), world.workspace)).await.status, 200);
     assert_eq!(agent.fetch(&url).await.unwrap().status(), 410);
+    Some(())
+}
+
+/// How many bytes still come, and whether they end well.
+async fn rest(mut response: reqwest::Response) -> (usize, bool) {
+    let mut came = 0;
+    loop {
+        match response.chunk().await {
+            Ok(Some(chunk)) => came += chunk.len(),
+            end => return (came, end.is_ok()),
+        }
+    }
+}
+
+/// More than the buffers between two processes hold.
+async fn what_is_under_way_breaks_off(home: Home) -> Option<()> {
+    let world = World::start(home).await?;
+    let ann = &world.ann;
+    let size = 48 << 20;
+    for whole in [false, true] {
+        let chat = ann.conversation().await;
+        let file = ann.put(&chat, "large.bin", &vec![7; size]).await;
+        let (_, agent) = world.hanging(&chat).await;
+        let url = agent.config().await.unwrap().body["assets"]["url"].as_str().unwrap().to_owned();
+        let paths = [content_path(&file), format!("/v1/files/{}/content", id(&file)), url];
+        let mut under_way = Vec::new();
+        for path in &paths {
+            let response = ann.request(Method::GET, path).send().await.unwrap();
+            assert_eq!(response.status(), 200);
+            under_way.push(response);
+        }
+        let gone =
+            if whole { format!("{CONVERSATIONS}/{chat}") } else { format!("{}/{}", bag(&chat), id(&file)) };
+        assert_eq!(ann.delete(&gone).await, 204);
+        for (response, path) in under_way.into_iter().zip(&paths) {
+            let (came, ended) = rest(response).await;
+            assert!(!ended && came < size, "{path}: {came}");
+        }
+    }
     Some(())
 }

@@ -8,7 +8,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use testkit::server::Answer;
 
-use crate::caller::{Caller, ask, bag, files, got, id, names, refused, sha256};
+use crate::caller::{CONVERSATIONS, Caller, ask, bag, files, got, id, names, refused, sha256};
 use crate::uploading::noise;
 use crate::world::{Home, World, stories, stories_everywhere};
 
@@ -86,6 +86,15 @@ async fn what_is_not_as_promised(home: Home) -> Option<()> {
         assert!(status >= 400 || done.status == 422, "somebody says so: {status} {}", done.text);
         assert_eq!(ann.list(&chat).await, Vec::<Value>::new());
     }
+    // Nobody waits for the bytes of a conversation that is deleted, or of an upload that is completed.
+    let gone = ann.conversation().await;
+    let promised = promise(ann, &gone, "gone.txt", b"gone").await;
+    assert_eq!(ann.delete(&format!("{CONVERSATIONS}/{gone}")).await, 204);
+    let stored = world.stored().await.len();
+    if !world.on_s3() {
+        assert_eq!(put(ann, &promised, b"gone").await, 410);
+        assert_eq!(world.stored().await.len(), stored);
+    }
     // Completions at once: one file, and everyone is told of it.
     let promised = promise(ann, &chat, "b.txt", b"right").await;
     put(ann, &promised, b"right").await;
@@ -95,6 +104,7 @@ async fn what_is_not_as_promised(home: Home) -> Option<()> {
     }
     let listed = ann.list(&chat).await;
     assert_eq!(names(&listed), ["b.txt"]);
+    assert!(world.on_s3() || put(ann, &promised, b"right").await == 410);
     assert_eq!(ann.content(&listed[0]).await.bytes, b"right");
     assert_eq!(complete(ann, &chat, &promised).await.status, 201);
     // Of another conversation, or another person.

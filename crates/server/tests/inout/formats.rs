@@ -26,6 +26,11 @@ pub fn fixture(name: &str) -> PathBuf {
 
 /// A conversation of an export without what depends on the workspace: ids are the places of what they name.
 pub fn simplified(conversation: &Value) -> Value {
+    let mut conversation = conversation.clone();
+    // They come in the order of their ids.
+    let files = conversation["files"].as_array_mut().unwrap();
+    files.sort_by_key(|file| (file["createdAt"].as_i64(), file["name"].to_string()));
+    let conversation = &conversation;
     let mut places: HashMap<&str, String> = HashMap::new();
     for (b, branch) in conversation["branches"].as_array().unwrap().iter().enumerate() {
         places.insert(branch["id"].as_str().unwrap(), format!("branch {b}"));

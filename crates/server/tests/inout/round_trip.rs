@@ -274,3 +274,53 @@ async fn a_damaged_log_is_left_out() {
     }
     server.terminate().await.unwrap();
 }
+
+/// Threads of so many megabytes of one letter, as Claude's export tells of them: from one message on.
+fn letters(thread: u32, megabytes: u32, from: u32) -> serde_json::Value {
+    let message = |n: u32| {
+        let text = if n < from { "a".into() } else { "A".repeat(1 << 20) };
+        json!({ "uuid": format!("3f2b9a10-0000-4000-8000-{thread:06}{n:06}"), "sender": "human", "text": text,
+            "created_at": "2025-01-01T00:00:00Z" })
+    };
+    json!({ "uuid": format!("3f2b9a10-0000-4000-9000-{thread:012}"), "name": format!("Thread {thread}"),
+        "created_at": "2025-01-01T00:00:00Z", "chat_messages": (0..from + megabytes).map(message).collect::<Vec<_>>() })
+}
+
+/// What packs to next to nothing is no bomb where it is our own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_zip_of_one_letter_comes_in_again() {
+    let (from, to) = (House::sqlite(), House::sqlite());
+    let threads = json!([letters(1, 33, 0), letters(2, 33, 0)]);
+    from.import(&[&from.write("letters.json", threads.to_string())]).await;
+    let zip = from.path("all.zip");
+    let zip = zip.to_str().unwrap();
+    assert_eq!(from.run(&["export", "-o", zip]).await.code, Some(0));
+    assert!(std::fs::metadata(zip).unwrap().len() < 66 * (1 << 20) / 200);
+    let told = to.import(&[zip]).await;
+    assert_eq!((&told["imported"]["messages"], &told["refused"]), (&json!(66), &json!(0)), "{told}");
+    assert!(to.export().await == from.export().await);
+}
+
+/// What no line may hold comes in again in several, in every form and on both databases.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_conversation_longer_than_a_line_comes_in_again() {
+    let from = House::sqlite();
+    // It grew: no line of another's export holds it either.
+    for thread in [letters(1, 35, 0), letters(1, 35, 35)] {
+        from.import(&[&from.write("grown.json", thread.to_string())]).await;
+    }
+    let lines = from.export().await;
+    let count = |kind: &str| lines.lines().filter(|line| line.starts_with(kind)).count();
+    assert_eq!((count("{\"type\":\"part\""), count("{\"type\":\"conversation\"")), (8, 1));
+    assert!(lines.len() > 70 << 20 && lines.lines().all(|line| line.len() < 10 << 20));
+    let (file, zip) = (from.write("all.jsonl", &lines), from.path("all.zip"));
+    let zip = zip.to_str().unwrap();
+    assert_eq!(from.run(&["export", "-o", zip]).await.code, Some(0));
+    let mut houses = House::both().await;
+    houses.reverse();
+    for (to, source) in houses.iter().zip([&*file, zip]) {
+        let told = to.import(&[source]).await;
+        assert_eq!((&told["imported"]["messages"], &told["refused"]), (&json!(70), &json!(0)), "{told}");
+        assert!(to.export().await == lines, "{source}");
+    }
+}

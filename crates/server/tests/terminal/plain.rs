@@ -135,6 +135,36 @@ async fn files_are_attached_by_path() {
 }
 
 #[tokio::test]
+async fn files_whose_turn_is_refused_leave_no_conversation() {
+    let world = World::new().await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let (small, large) = (folder.path().join("a.txt"), folder.path().join("large.bin"));
+    std::fs::write(&small, "alpha").expect("written");
+    let file = std::fs::File::create(&large).expect("made");
+    file.set_len(51 << 20).expect("long");
+    let (small, large) = (small.to_str().expect("a path"), large.to_str().expect("a path"));
+    let kept = world.say("Keep me", &[]).await;
+    assert_eq!(kept.code, Some(0), "{kept:?}");
+    let nobody = "01a1de95-4808-7263-ba89-ffcd7dae3033";
+    let many: Vec<&str> = std::iter::once("--attach").chain(std::iter::repeat_n(small, 11)).collect();
+    let table: [(&[&str], &str, &str); 4] = [
+        (&["--attach", large], "Hi", "file_too_large"),
+        (&many, "Hi", "too_many_files"),
+        (&["--agent", nobody, "--attach", small], "Hi", "agent"),
+        (&["--attach", small], "H\0i", "U+0000"),
+    ];
+    for (args, message, said) in table {
+        let ran = world.say(message, args).await;
+        assert!(ran.code == Some(1) && ran.stderr.contains(said), "{args:?}: {ran:?}");
+        let all = world.get("/v1/chat-conversations").await;
+        assert_eq!(all["data"].as_array().expect("a list").len(), 1, "{args:?}: {all}");
+    }
+    let ran = world.say("Read this", &["--continue", "--attach", small]).await;
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert_eq!(world.newest().await["attributes"]["messages"][0]["content"], "Keep me");
+}
+
+#[tokio::test]
 async fn an_interrupt_stops_the_run_and_keeps_what_was_said() {
     let world = World::new().await;
     let mut script = lines(vec![delta("So far")]);

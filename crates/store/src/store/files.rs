@@ -26,6 +26,9 @@ pub trait Files: Send + Sync {
     /// A reservation with its promise, in that bag; `NotFound` once it was kept or swept.
     async fn get_reserved(&self, scope: &Scope, bag: Bag, id: Uuid) -> Result<Reserved>;
 
+    /// Whether bytes may come for a promised file: it waits for them, and its conversation is not deleted.
+    async fn is_promised(&self, workspace: Uuid, id: Uuid) -> Result<bool>;
+
     /// Takes a promised reservation for its completion, once: from then on it is a plain one. `NotFound` when it was
     /// taken, kept or swept, or has expired.
     async fn claim_promised(&self, scope: &Scope, bag: Bag, id: Uuid, now: Timestamp) -> Result<Reserved>;

@@ -116,6 +116,8 @@ async fn a_promise_is_claimed_once_and_in_time(store: TestStore) {
         (store.promise("a", 6, expires), store.promise("b", 6, expires), store.new_file("c"));
     let all = [new.clone(), late.clone(), plain.clone()];
     let reserved = store.reserve_files(&ann, bag, &all, ROOMY, store.now()).await.unwrap();
+    let promised = async |id| store.is_promised(ann.workspace, id).await.unwrap();
+    assert_eq!((promised(new.id).await, promised(plain.id).await), (true, false));
     let (scope, now, id) = (ann.clone(), store.now(), new.id);
     let claims = at_once(&store, 20, |store, _| {
         let scope = scope.clone();
@@ -124,6 +126,7 @@ async fn a_promise_is_claimed_once_and_in_time(store: TestStore) {
     .await;
     let won: Vec<_> = claims.into_iter().filter_map(Result::ok).collect();
     assert_eq!(won, reserved[..1]);
+    assert_eq!((promised(new.id).await, promised(late.id).await), (false, true));
     assert_eq!(fails(store.claim_promised(&ann, bag, plain.id, store.now()).await), "not found");
     assert_eq!(fails(store.claim_promised(&ann, bag, late.id, expires).await), "not found");
     assert_eq!(fails(store.claim_promised(&ann, Bag::Workspace, late.id, now).await), "not found");

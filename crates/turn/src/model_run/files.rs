@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use domain::media::decoded;
 use domain::model::{Part, PartKind, Prompt, Said, keepable};
 use futures_util::StreamExt as _;
 use store::StoreError;
@@ -77,7 +78,19 @@ impl ModelRun<'_> {
 
 fn content(kind: PartKind, bytes: Vec<u8>) -> Option<Arc<str>> {
     match kind {
-        PartKind::Text => String::from_utf8(bytes).ok().map(|text| keepable(&text).into()),
+        PartKind::Text => decoded(&bytes, true).map(|text| keepable(&text).into()),
         PartKind::Image | PartKind::Pdf => Some(STANDARD.encode(bytes).into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_in_utf16_is_told_as_text() {
+        let bytes = std::iter::once(0xfeff).chain("a;ü".encode_utf16()).flat_map(u16::to_le_bytes);
+        assert_eq!(content(PartKind::Text, bytes.collect()).as_deref(), Some("a;ü"));
+        assert_eq!(content(PartKind::Text, b"\xff\xfea".to_vec()), None);
     }
 }

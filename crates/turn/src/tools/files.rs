@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use domain::file::{Bag, File, name_key};
+use domain::media::decoded;
 use domain::model::ToolSpec;
 use futures_util::StreamExt as _;
 use serde_json::{Value, json};
@@ -95,14 +96,10 @@ impl ReadFile {
                 bytes.extend_from_slice(&chunk.map_err(away)?);
             }
         }
-        // The last character may have been cut in two.
-        let whole = match std::str::from_utf8(&bytes) {
-            Ok(_) => bytes.len(),
-            Err(error) if error.error_len().is_none() && file.digest.size > READ_BYTES => error.valid_up_to(),
-            Err(_) => return Err(format!("{:?} is {}, not a text", file.name, file.mime_type)),
-        };
-        bytes.truncate(whole);
-        String::from_utf8(bytes).map_err(|_| format!("{:?} is not a text", file.name))
+        // Of a longer file the last character may have been cut in two.
+        let text = decoded(&bytes, file.digest.size <= READ_BYTES);
+        let text = text.ok_or_else(|| format!("{:?} is {}, not a text", file.name, file.mime_type))?;
+        Ok(text.into_owned())
     }
 }
 

@@ -9,6 +9,7 @@ use uuid::Uuid;
 use super::super::archive::ArchivedFile;
 use super::super::{Refusal, derived_id};
 use super::{Asset, Node, Setting};
+use crate::event::StepStatus;
 use crate::file::{Attachment, Bag, File, FileSource, name_key, numbered, safe_name};
 use crate::media::sniff;
 use crate::message::{Block, Message, MessageRole, plain_text, sources_json};
@@ -47,6 +48,7 @@ impl<'a> Maker<'a> {
     ) -> Result<Message, Refusal> {
         let id = self.id("message", node.source_id.as_deref(), at);
         let (mut blocks, mut attachments) = (node.blocks.clone(), Vec::new());
+        blocks.iter_mut().for_each(|block| end_step(block, created_at));
         for (number, asset) in node.assets.iter().enumerate() {
             let from_user = node.role == MessageRole::User;
             match self.asset(asset, (at, number), id, created_at, from_user) {
@@ -126,6 +128,51 @@ impl<'a> Maker<'a> {
     }
 }
 
+/// Nothing is under way in what was exported. A step that has no time has that of its message.
+fn end_step(block: &mut Block, at: Timestamp) {
+    if let Block::Step { status, started_at, .. } = block {
+        if *status == StepStatus::Running {
+            *status = StepStatus::Interrupted;
+        }
+        if *started_at == 0 {
+            *started_at = at.as_millisecond();
+        }
+    }
+}
+
 fn json_text(value: &impl Serialize) -> Result<String, Refusal> {
     serde_json::to_string(value).map_err(|error| Refusal(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+    use serde_json::value::RawValue;
+
+    use super::super::Thread;
+    use super::*;
+    use crate::conversation::Visibility;
+    use crate::time::from_ms;
+
+    #[test]
+    fn a_step_that_was_open_is_over() {
+        let mut node = Node::new(MessageRole::Assistant, None);
+        node.created_at = Some(from_ms(1_700_000_000_000));
+        for step in [
+            r#"{"type":"step","id":"s","name":"as ours","status":"running"}"#,
+            r#"{"type":"step","id":"t","name":"as ours","status":"succeeded","startedAt":7}"#,
+            r#"{"type":"step","name":"as others'","status":"running"}"#,
+        ] {
+            node.add_content(&RawValue::from_string(step.into()).unwrap());
+        }
+        let thread = Thread { source_id: "t".into(), nodes: vec![node], ..Thread::default() };
+        let (visibility, now) = (Visibility::Private, from_ms(0));
+        let setting = Setting { format: "claude", workspace: Uuid::nil(), owner: "u", visibility, now };
+        let (archive, _) = thread.archive(&setting).unwrap();
+        let blocks: Vec<Value> = serde_json::from_str(&archive.branches[0].messages[0].content).unwrap();
+        let told: Vec<_> = blocks.iter().map(|step| (&step["status"], &step["startedAt"])).collect();
+        let at = Value::from(1_700_000_000_000_i64);
+        let (interrupted, succeeded) = (Value::from("interrupted"), Value::from("succeeded"));
+        assert_eq!(told, [(&interrupted, &at), (&succeeded, &Value::from(7)), (&interrupted, &at)]);
+    }
 }

@@ -55,6 +55,18 @@ impl Files for PostgresStore {
         read_reserved(rows.first().filter(|_| !seen.is_empty()).ok_or(StoreError::NotFound)?)
     }
 
+    async fn is_promised(&self, workspace: Uuid, id: Uuid) -> Result<bool> {
+        let text = format!(
+            "SELECT f.id FROM files f WHERE {} AND f.id = $2 AND NOT f.kept AND f.deleted_at IS NULL \
+             AND f.expires_at IS NOT NULL AND {}",
+            inside(self.database.dialect, "f.workspace_id"),
+            conversations::asked("f", "c.deleted_at IS NULL")
+        );
+        let query = Query { text: &text, params: vec![&workspace, &id] };
+        let [rows] = self.database.read(&Settings::workspace(workspace).seeing_all(), [query]).await?;
+        Ok(!rows.is_empty())
+    }
+
     async fn claim_promised(&self, scope: &Scope, bag: Bag, id: Uuid, now: Timestamp) -> Result<Reserved> {
         transaction!(self.database, begin_write, Settings::of(scope), |tx| claim_promised(
             tx, scope, bag, id, now

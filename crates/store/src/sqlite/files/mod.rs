@@ -16,7 +16,7 @@ use uuid::Uuid;
 use self::bag::{check_bag, index, inside};
 use self::keep::keep;
 pub(super) use self::keep::keep_in;
-use self::reserve::{claim_promised, get_reserved, reserve};
+use self::reserve::{claim_promised, get_reserved, is_promised, reserve};
 use super::SqliteStore;
 use super::writer::Durability;
 use crate::error::{Result, StoreError};
@@ -41,6 +41,10 @@ impl Files for SqliteStore {
     async fn get_reserved(&self, scope: &Scope, bag: Bag, id: Uuid) -> Result<Reserved> {
         let scope = scope.clone();
         self.readers.read(move |db| get_reserved(db, &scope, bag, id)).await
+    }
+
+    async fn is_promised(&self, workspace: Uuid, id: Uuid) -> Result<bool> {
+        self.readers.read(move |db| is_promised(db, workspace, id)).await
     }
 
     async fn claim_promised(&self, scope: &Scope, bag: Bag, id: Uuid, now: Timestamp) -> Result<Reserved> {

@@ -115,6 +115,16 @@ pub(super) fn get_reserved(db: &Connection, scope: &Scope, bag: Bag, id: Uuid) -
         .ok_or(StoreError::NotFound)
 }
 
+pub(super) fn is_promised(db: &Connection, workspace: Uuid, id: Uuid) -> Result<bool> {
+    let mut statement = db.prepare_cached(
+        "SELECT 1 FROM files f JOIN chat_conversations c \
+         ON c.workspace_id = f.workspace_id AND c.id = f.conversation_id \
+         WHERE f.workspace_id = ?1 AND f.id = ?2 AND f.kept = 0 AND f.deleted_at IS NULL \
+         AND f.expires_at IS NOT NULL AND c.deleted_at IS NULL",
+    )?;
+    Ok(statement.exists(params![workspace, id])?)
+}
+
 pub(super) fn claim_promised(
     db: &Connection,
     scope: &Scope,
