@@ -7,7 +7,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::answer::replay_events;
-use crate::fold::fold;
+use crate::fold::{INTERRUPTED, fold};
 use crate::message::{Block, Message, MessageRole};
 use crate::model::{Answer, Call, Said, Words};
 use crate::part::Shown;
@@ -126,7 +126,7 @@ fn join(text: &mut String, more: &str) {
 
 fn outcome(result: Option<&RawValue>, error: Option<&str>) -> (String, bool) {
     match error {
-        Some("interrupted") => (UNKNOWN.to_owned(), true),
+        Some(INTERRUPTED) => (UNKNOWN.to_owned(), true),
         Some(error) => (format!("{FAILED}{error}"), true),
         None => (result_text(result), false),
     }
@@ -134,7 +134,7 @@ fn outcome(result: Option<&RawValue>, error: Option<&str>) -> (String, bool) {
 
 /// A result as a model reads it: a text as it is, anything else as JSON.
 pub fn result_text(result: Option<&RawValue>) -> String {
-    let Some(result) = result else { return NO_OUTPUT.to_owned() };
+    let Some(result) = result.filter(|result| result.get() != "null") else { return NO_OUTPUT.to_owned() };
     let text = serde_json::from_str::<String>(result.get()).unwrap_or_else(|_| result.get().to_owned());
     if text.trim().is_empty() { NO_OUTPUT.to_owned() } else { text }
 }

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::open::client_id;
+use super::outputs::open;
 use super::{Asked, Decided, FilePart, Incoming, Last, Options, Said, Want, member, name};
 use crate::extract::Named;
 use crate::problem::Problem;
@@ -248,7 +249,7 @@ fn call(call: &Value) -> Option<Block> {
         name: call["function"]["name"].as_str()?.to_owned(),
         args: serde_json::from_str::<Box<RawValue>>(args).ok(),
         result: None,
-        error: None,
+        error: open(),
         truncated: false,
         round: 1,
     })

@@ -1,9 +1,10 @@
 //! OpenAI's items, read as messages: what was said, what was called, what a person decided.
 
 use domain::message::{Block, MessageRole};
-use serde_json::value::{RawValue, to_raw_value};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
+use super::outputs::{Output, note_open, open};
 use super::{Decided, FilePart, Incoming, Said, member};
 use crate::problem::Problem;
 
@@ -12,8 +13,20 @@ pub struct Heard {
     /// All of it, in order; the items of one answer are one message.
     pub said: Vec<Said>,
     pub decided: Vec<Decided>,
+    /// What calls came to that are not among these items.
+    pub outputs: Vec<Output>,
     /// The last message, where it is a user's.
     pub last: Option<Incoming>,
+}
+
+impl Heard {
+    /// Of a thread that begins here: its calls are here, too.
+    pub fn whole(self) -> Result<Self, Problem> {
+        match self.outputs.first() {
+            Some(output) => Err(output.without_call()),
+            None => Ok(self),
+        }
+    }
 }
 
 pub fn read_items(items: &[Value], at: &str) -> Result<Heard, Problem> {
@@ -32,7 +45,7 @@ pub fn read_items(items: &[Value], at: &str) -> Result<Heard, Problem> {
                     name: text(item, &at, "name")?,
                     args,
                     result: None,
-                    error: None,
+                    error: open(),
                     truncated: false,
                     round: 1,
                 });
@@ -55,6 +68,7 @@ pub fn read_items(items: &[Value], at: &str) -> Result<Heard, Problem> {
             }
         }
     }
+    heard.said.iter_mut().for_each(note_open);
     Ok(heard)
 }
 
@@ -113,6 +127,11 @@ fn decided(item: &Value, at: &str) -> Result<Decided, Problem> {
 
 /// What a client has made of a call of its own tool.
 fn made(item: &Value, at: &str) -> Result<Decided, Problem> {
+    let Output { call, result, pointer } = read_output(item, at)?;
+    Ok(Decided { approval: call, approve: true, reason: None, result: Some(result), pointer })
+}
+
+fn read_output(item: &Value, at: &str) -> Result<Output, Problem> {
     let wrong = |at: &str| {
         Problem::invalid_value(at, "The output of a function is a text, or a list of input_text parts.")
     };
@@ -128,8 +147,7 @@ fn made(item: &Value, at: &str) -> Result<Decided, Problem> {
         }
         _ => return Err(wrong(&format!("{at}/output"))),
     };
-    let (approval, pointer) = (text(item, at, "call_id")?, format!("{at}/call_id"));
-    Ok(Decided { approval, approve: true, reason: None, result: Some(result), pointer })
+    Ok(Output { call: text(item, at, "call_id")?, result, pointer: format!("{at}/call_id") })
 }
 
 fn text(item: &Value, at: &str, name: &str) -> Result<String, Problem> {
@@ -155,19 +173,12 @@ fn answering(heard: &mut Heard) -> &mut Vec<Block> {
 }
 
 fn output(item: &Value, at: &str, heard: &mut Heard) -> Result<(), Problem> {
-    let id = text(item, at, "call_id")?;
-    let given = to_raw_value(&item["output"]).ok();
-    let blocks = heard.said.iter_mut().rev().flat_map(|said| said.content.iter_mut().rev());
-    let calls = blocks.filter_map(|block| match block {
-        Block::ToolCall { id, result, .. } => Some((id, result)),
-        _ => None,
-    });
-    match calls.into_iter().find(|(call, _)| **call == id) {
-        Some((_, result)) => *result = given,
-        None => {
-            let detail = "There is no function_call with this call_id before it.";
-            return Err(Problem::invalid_value(&format!("{at}/call_id"), detail));
-        }
+    let output = read_output(item, at)?;
+    let mut blocks = heard.said.iter_mut().rev().flat_map(|said| said.content.iter_mut().rev());
+    let call = |block: &&mut Block| matches!(block, Block::ToolCall { id, .. } if *id == output.call);
+    match blocks.find(call) {
+        Some(Block::ToolCall { result, error, .. }) => (*result, *error) = (output.raw(), None),
+        _ => heard.outputs.push(output),
     }
     heard.last = None;
     Ok(())

@@ -9,6 +9,7 @@ pub mod go_on;
 pub mod items;
 pub mod log;
 pub mod open;
+pub mod outputs;
 pub mod removal;
 pub mod responses;
 pub mod told;

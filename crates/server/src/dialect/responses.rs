@@ -203,7 +203,7 @@ fn input(body: &Value, first: bool) -> Result<Input, Problem> {
             (Vec::new(), Vec::new(), Vec::new(), Some(message))
         }
         Value::Array(items) if first => {
-            let Heard { mut said, decided, last } = read_items(items, "/input")?;
+            let Heard { mut said, decided, last, .. } = read_items(items, "/input")?.whole()?;
             // The last one is the turn itself.
             said.pop();
             (said, Vec::new(), decided, last)

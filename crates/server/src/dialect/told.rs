@@ -13,6 +13,7 @@ use turn::Seen;
 use uuid::Uuid;
 
 use super::open::active_run;
+use super::outputs::open_calls;
 use super::{ListQuery, log};
 use crate::problem::Problem;
 use crate::state::AppState;
@@ -194,6 +195,11 @@ fn answered(conversation: Uuid, message: &Message) -> Vec<Value> {
     }
     push("done", &json!({ "status": "succeeded" }));
     let mut items = output(&voice);
+    // A client that brought a call may bring what it came to later.
+    let open = open_calls(&metadata);
+    items.retain(|item| {
+        item["type"] != "function_call_output" || open.iter().all(|call| item["call_id"] != *call)
+    });
     if let Some(kept) = kept(message) {
         name_again(&mut items, &kept);
     }

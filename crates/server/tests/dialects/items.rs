@@ -17,6 +17,7 @@ stories!(
     images_and_files_of_items_are_kept,
     items_are_what_responses_put_out,
     an_item_is_taken_out,
+    an_output_may_come_after_its_call,
 );
 
 async fn conversations_have_items_and_metadata(backend: Backend) -> Option<()> {
@@ -322,5 +323,58 @@ async fn an_item_is_taken_out(backend: Backend) -> Option<()> {
     }
     assert_eq!(left.len(), before.len() - 6, "{before:?} {left:?}");
     assert!(left.iter().all(|id| before.contains(id)) && left.last() == before.last(), "{before:?} {left:?}");
+    Some(())
+}
+
+async fn an_output_may_come_after_its_call(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let call = |id: &str| json!({ "type": "function_call", "call_id": id, "name": "f", "arguments": "{}" });
+    let output =
+        |id: &str, output: Value| json!({ "type": "function_call_output", "call_id": id, "output": output });
+    let given = json!([{ "role": "user", "content": "Go" }]);
+    let made = ask(post(&world, "/v1/conversations", &json!({ "items": given }))).await.body;
+    let path = format!("/v1/conversations/{}/items", made["id"].as_str().unwrap());
+    let add = async |items: Value| ask(post(&world, &path, &json!({ "items": items }))).await;
+    let listed = async || world.get(&format!("{path}?order=asc")).await.body["data"].clone();
+    let added = add(json!([call("a"), call("b"), call("c")])).await.body["data"].clone();
+    assert_eq!(types(&json!({ "output": added })), ["function_call"; 3]);
+    assert_eq!(added.as_array().unwrap()[..], listed().await.as_array().unwrap()[1..]);
+    // Both at once, each in a request of its own.
+    let (first, second) = tokio::join!(
+        add(json!([output("b", json!([{ "type": "input_text", "text": "two" }]))])),
+        add(json!([output("a", json!("one")), { "role": "user", "content": "And?" }]))
+    );
+    let (first, second) = (&first.body["data"], &second.body["data"]);
+    assert_eq!((&first[0]["call_id"], &first[0]["output"]), (&json!("b"), &json!("two")), "{first}");
+    assert_eq!((&second[0]["call_id"], &second[0]["output"]), (&json!("a"), &json!("one")), "{second}");
+    assert_eq!(second.as_array().unwrap().len(), 2, "{second}");
+    let all = listed().await;
+    let (made, came) = ("function_call", "function_call_output");
+    assert_eq!(
+        types(&json!({ "output": all })),
+        ["message", made, came, made, came, made, "message"],
+        "{all}"
+    );
+    assert_eq!([&all[1], &all[3], &all[5]], [&added[0], &added[1], &added[2]]);
+    assert_eq!([&all[2], &all[4], &all[6]], [&second[0], &first[0], &second[1]]);
+    // There is one for each call, and only where it waits: of a refused request nothing is kept.
+    for items in [
+        json!([output("b", json!("again"))]),
+        json!([output("never", json!("x"))]),
+        json!([output("c", json!("x")), output("c", json!("y"))]),
+    ] {
+        let at = items.as_array().unwrap().len() - 1;
+        let answer = add(items).await;
+        refused(&answer, 400, "invalid_value", json!(format!("items.{at}.call_id")));
+    }
+    for given in [Value::Null, json!(5), json!({ "text": "x" })] {
+        refused(&add(json!([output("c", given)])).await, 400, "invalid_value", json!("items.0.output"));
+    }
+    let part = json!([{ "type": "input_text", "text": "x" }, { "type": "output_text", "text": "y" }]);
+    refused(&add(json!([output("c", part)])).await, 400, "invalid_value", json!("items.0.output.1"));
+    let alone = json!({ "items": [{ "role": "user", "content": "Go" }, output("c", json!("x"))] });
+    let answer = ask(post(&world, "/v1/conversations", &alone)).await;
+    refused(&answer, 400, "invalid_value", json!("items.1.call_id"));
+    assert_eq!(listed().await, all);
     Some(())
 }
