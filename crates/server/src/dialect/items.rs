@@ -1,7 +1,7 @@
 //! OpenAI's items, read as messages: what was said, what was called, what a person decided.
 
 use domain::message::{Block, MessageRole};
-use serde_json::value::RawValue;
+use domain::tool::kept_args;
 use serde_json::{Map, Value};
 
 use super::outputs::{Output, note_open, open};
@@ -38,12 +38,11 @@ pub fn read_items(items: &[Value], at: &str) -> Result<Heard, Problem> {
         match item["type"].as_str().unwrap_or("message") {
             "message" => message(item, &at, &mut heard)?,
             "function_call" => {
-                let args = item["arguments"].as_str().unwrap_or("{}");
-                let args = serde_json::from_str::<Box<RawValue>>(args).ok();
+                let args: Option<String> = member(item, &at, "arguments")?;
                 answering(&mut heard).push(Block::ToolCall {
                     id: text(item, &at, "call_id")?,
                     name: text(item, &at, "name")?,
-                    args,
+                    args: args.as_deref().map(kept_args),
                     result: None,
                     error: open(),
                     truncated: false,

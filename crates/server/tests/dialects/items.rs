@@ -18,6 +18,7 @@ stories!(
     items_are_what_responses_put_out,
     an_item_is_taken_out,
     an_output_may_come_after_its_call,
+    what_a_call_is_given_stays_as_it_was,
 );
 
 async fn conversations_have_items_and_metadata(backend: Backend) -> Option<()> {
@@ -376,5 +377,23 @@ async fn an_output_may_come_after_its_call(backend: Backend) -> Option<()> {
     let answer = ask(post(&world, "/v1/conversations", &alone)).await;
     refused(&answer, 400, "invalid_value", json!("items.1.call_id"));
     assert_eq!(listed().await, all);
+    Some(())
+}
+
+async fn what_a_call_is_given_stays_as_it_was(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let call = |arguments: &Value| json!({ "type": "function_call", "call_id": "a", "name": "f", "arguments": arguments });
+    for arguments in ["{\"x\":1}", "{bad", "[1]", "\"x\"", "7", "null"] {
+        let made = json!({ "items": [call(&json!(arguments))] });
+        let made = ask(post(&world, "/v1/conversations", &made)).await.body;
+        let path = format!("/v1/conversations/{}/items", made["id"].as_str().unwrap());
+        let item = world.get(&path).await.body["data"][0].clone();
+        assert_eq!(item["arguments"], arguments);
+        // And so it does when it comes back.
+        let again = ask(post(&world, &path, &json!({ "items": [item] }))).await.body["data"][0].clone();
+        assert_eq!(again["arguments"], arguments);
+    }
+    let answer = ask(post(&world, "/v1/conversations", &json!({ "items": [call(&json!({}))] }))).await;
+    refused(&answer, 400, "invalid_value", json!("items.0.arguments"));
     Some(())
 }
