@@ -5,11 +5,11 @@ use domain::model::{
     Answer, Ask, Call, Choice, Dialect, Finish, Gathered, Manner, ModelEvent, ModelFault, Part, PartKind,
     Prompt, Said, ToolSpec, Verbatim,
 };
-use domain::prompt::valid;
 use domain::wire::usage_of;
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
 
+use super::history::history;
 use super::openai::name_of;
 use super::{Asked, Writer, common, frame, kind_of_fault, made_up, sent, text_of, texts, words};
 use crate::problem::Problem;
@@ -27,15 +27,19 @@ pub fn read(body: Value) -> Result<Asked, Problem> {
         let (results, other): (Vec<&Value>, Vec<&Value>) =
             blocks.iter().partition(|block| block["type"] == "tool_result");
         let answers: Vec<Answer> = results.into_iter().map(|block| answer(&said, block)).collect();
-        if !answers.is_empty() {
-            said.push(Said::Answers(answers));
+        match said.last_mut() {
+            _ if answers.is_empty() => {}
+            Some(Said::Answers(before)) => before.extend(answers),
+            _ => said.push(Said::Answers(answers)),
         }
-        let other = if content.is_array() { &json!(other) } else { content };
-        said.push(Said::User(words(other, part)));
+        if !other.is_empty() || content.is_string() {
+            let other = if content.is_array() { &json!(other) } else { content };
+            said.push(Said::User(words(other, part)));
+        }
     }
     let none = body["tool_choice"]["type"] == "none";
     let tools = body["tools"].as_array().into_iter().flatten().filter(|_| !none).filter_map(tool).collect();
-    let prompt = Prompt { system: text_of(&body["system"]), messages: valid(said) };
+    let prompt = Prompt { system: text_of(&body["system"]), messages: history(said) };
     let max_tokens = body["max_tokens"].as_u64();
     let manner = manner(&body);
     let verbatim = Some(Verbatim { dialect: Dialect::Anthropic, body });

@@ -159,7 +159,7 @@ async fn answer(
     if let Some(Verbatim { dialect, body }) = &asked.ask.verbatim
         && found.dialect != Some(*dialect)
     {
-        translated::check(*dialect, body)?;
+        translated::check(*dialect, body, &asked.ask.prompt)?;
     }
     app.check_tokens(&payer.scope).await?;
     if asked.model == MODEL {
