@@ -185,6 +185,8 @@ impl Ask {
 pub struct Verbatim {
     pub dialect: Dialect,
     pub body: Value,
+    /// The features beyond its version that the body uses, by their names: Anthropic's `anthropic-beta`.
+    pub beta: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

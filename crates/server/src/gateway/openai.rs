@@ -52,7 +52,7 @@ pub fn read(body: Value) -> Result<Asked, Problem> {
     let include_usage = options["include_usage"] == true;
     let prompt = Prompt { system: system.join("\n\n"), messages: history(said) };
     let manner = manner(&body);
-    let verbatim = Some(Verbatim { dialect: Dialect::Openai, body });
+    let verbatim = Some(Verbatim { dialect: Dialect::Openai, body, beta: None });
     let ask =
         Ask { model: String::new(), prompt, tools, max_tokens, manner, kept: Blocks::default(), verbatim };
     Ok(Asked { model, ask, stream, include_usage })

@@ -171,7 +171,7 @@ mod tests {
         body["model"] = json!("m");
         let read = match dialect {
             Dialect::Openai => openai::read(body.clone()),
-            Dialect::Anthropic => anthropic::read(body.clone()),
+            Dialect::Anthropic => anthropic::read(body.clone(), None),
         };
         check(dialect, &body, &read.unwrap().ask.prompt)
     }

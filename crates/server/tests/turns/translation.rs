@@ -1,15 +1,17 @@
 //! Requests and answers between the dialects: what a client of one asks reaches a provider of the other, and what that
 //! answers comes back as the client's own would say it.
 
+use reqwest::Method;
 use serde_json::{Value, json};
 use testkit::sandbox::Action;
 use testkit::server::{Answer, Backend};
 
 use crate::gateway::{ANTHROPIC, OPENAI, PATHS, data, events, post, read, stream, text, world_with};
-use crate::world::stories;
+use crate::world::{ask, stories};
 
 stories!(
     a_request_goes_on_as_it_is_to_a_provider_of_its_dialect,
+    the_features_that_a_request_uses_go_along,
     a_request_is_translated_for_the_other_provider,
     all_that_was_said_is_told_to_the_other_provider,
     what_was_cached_is_counted_in_every_dialect,
@@ -71,6 +73,27 @@ async fn what_was_cached_is_counted_in_every_dialect(backend: Backend) -> Option
             json!({ "stop_reason": "end_turn", "stop_sequence": null, "stop_details": null, "container": null })
         );
         assert!(of("message_start")["message"]["usage"]["cache_read_input_tokens"].is_number());
+    }
+    Some(())
+}
+
+async fn the_features_that_a_request_uses_go_along(backend: Backend) -> Option<()> {
+    let (world, provider) = world_with(backend, stream(ANTHROPIC)).await?;
+    let body =
+        json!({ "model": "anthropic/m", "max_tokens": 9, "messages": [{ "role": "user", "content": "Hi" }] });
+    let long = "x".repeat(2049);
+    for (path, given, sent) in [
+        (PATHS[1], vec!["files-api-2025-04-14", "a,b"], Some("files-api-2025-04-14,a,b")),
+        (PATHS[1], vec![], None),
+        (PATHS[1], vec![long.as_str()], None),
+        (PATHS[0], vec!["a"], None),
+    ] {
+        let request = world.request(Method::POST, path).json(&body);
+        let request = given.iter().fold(request, |request, name| request.header("anthropic-beta", *name));
+        let answer = ask(request).await;
+        assert_eq!(answer.status, 200, "{}", answer.text);
+        let asked = provider.requests().pop().unwrap();
+        assert_eq!(asked.header("anthropic-beta"), sent, "{path} {given:?}");
     }
     Some(())
 }

@@ -66,6 +66,10 @@ impl LanguageModel for Anthropic {
         if let Ok(version) = HeaderValue::from_str(&self.version) {
             headers.insert(HeaderName::from_static("anthropic-version"), version);
         }
+        let beta = ask.verbatim_in(Dialect::Anthropic).and_then(|verbatim| verbatim.beta.as_deref());
+        if let Some(beta) = beta.and_then(|beta| HeaderValue::from_str(beta).ok()) {
+            headers.insert(HeaderName::from_static("anthropic-beta"), beta);
+        }
         call::stream(Request {
             client: self.client.clone(),
             url: self.url.clone(),
