@@ -203,6 +203,8 @@ pub struct Brought {
     /// How a model is to answer this turn, and how much it may say.
     pub manner: Manner,
     pub max_tokens: Option<u64>,
+    /// How many calls of the server's tools a model has in this turn.
+    pub max_calls: Option<u64>,
     /// The client leaves where people are asked, and comes back with what they decided: from then on the run stays,
     /// whoever reads it.
     pub comes_back: bool,

@@ -355,6 +355,7 @@ impl Opening<'_> {
             instructions: self.asked.instructions.take(),
             manner: std::mem::take(&mut self.asked.manner),
             max_tokens: self.asked.max_tokens,
+            max_calls: self.asked.max_calls,
             comes_back: options.comes_back,
             tools: std::mem::take(&mut self.asked.tools),
             echo: self.asked.echo.take(),
