@@ -5,7 +5,7 @@ use domain::tool::kept_args;
 use serde_json::{Map, Value};
 
 use super::outputs::{Output, note_open, open};
-use super::{Decided, FilePart, Incoming, Said, member};
+use super::{Decided, FilePart, Incoming, Said, extras, member};
 use crate::problem::Problem;
 
 #[derive(Default)]
@@ -39,7 +39,7 @@ pub fn read_items(items: &[Value], at: &str) -> Result<Heard, Problem> {
             "message" => message(item, &at, &mut heard)?,
             "function_call" => {
                 let args: Option<String> = member(item, &at, "arguments")?;
-                answering(&mut heard).push(Block::ToolCall {
+                answering(&mut heard).content.push(Block::ToolCall {
                     id: text(item, &at, "call_id")?,
                     name: text(item, &at, "name")?,
                     args: args.as_deref().map(kept_args),
@@ -55,7 +55,11 @@ pub fn read_items(items: &[Value], at: &str) -> Result<Heard, Problem> {
                     ["content", "summary"].into_iter().filter_map(|name| item[name].as_array()).flatten();
                 let thought: Vec<&str> = parts.filter_map(|part| part["text"].as_str()).collect();
                 if !thought.is_empty() {
-                    answering(&mut heard).push(Block::Reasoning { text: thought.join("\n\n") });
+                    let thoughts = |block: &&Block| matches!(block, Block::Reasoning { .. });
+                    let said = answering(&mut heard);
+                    let n = said.content.iter().filter(thoughts).count() + 1;
+                    said.content.push(Block::Reasoning { text: thought.join("\n\n") });
+                    extras::keep_thought(&mut said.metadata, n, item);
                 }
             }
             "mcp_approval_response" if n >= news => heard.decided.push(decided(item, &at)?),
@@ -160,7 +164,7 @@ fn flag(item: &Value, at: &str, name: &str) -> Result<bool, Problem> {
 }
 
 /// The answer that the next item belongs to.
-fn answering(heard: &mut Heard) -> &mut Vec<Block> {
+fn answering(heard: &mut Heard) -> &mut Said {
     heard.last = None;
     if heard.said.last().is_none_or(|said| said.role != MessageRole::Assistant) {
         let (role, content, metadata) = (MessageRole::Assistant, Vec::new(), Map::new());
@@ -168,7 +172,7 @@ fn answering(heard: &mut Heard) -> &mut Vec<Block> {
     }
     // There is one: it was just made where it was missing.
     let at = heard.said.len() - 1;
-    &mut heard.said[at].content
+    &mut heard.said[at]
 }
 
 fn output(item: &Value, at: &str, heard: &mut Heard) -> Result<(), Problem> {
@@ -192,8 +196,11 @@ fn message(item: &Value, at: &str, heard: &mut Heard) -> Result<(), Problem> {
             (MessageRole::User, texts.into_iter().map(text).collect(), files, Some(incoming))
         }
         Some("assistant") => {
-            let said = words(incoming)?.into_iter().filter(|said| !said.is_empty());
-            answering(heard).extend(said.map(text));
+            let texts = words(incoming)?.into_iter().filter(|said| !said.is_empty());
+            let said = answering(heard);
+            let n = said.content.iter().filter(|block| matches!(block, Block::Text { .. })).count() + 1;
+            said.content.extend(texts.map(text));
+            extras::keep_texts(&mut said.metadata, n, item);
             return Ok(());
         }
         Some("system" | "developer") => {
@@ -204,7 +211,9 @@ fn message(item: &Value, at: &str, heard: &mut Heard) -> Result<(), Problem> {
             return Err(Problem::invalid_value(&format!("{at}/role"), detail));
         }
     };
-    heard.said.push(Said { name: None, role, content, metadata: Map::new(), files });
+    let mut metadata = Map::new();
+    extras::keep_role(&mut metadata, item);
+    heard.said.push(Said { name: None, role, content, metadata, files });
     heard.last = last;
     Ok(())
 }

@@ -4,6 +4,7 @@
 pub mod ag_ui;
 pub mod ai;
 pub mod decide;
+mod extras;
 mod files;
 pub mod go_on;
 pub mod items;

@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use super::open::active_run;
 use super::outputs::open_calls;
-use super::{ListQuery, log};
+use super::{ListQuery, extras, log};
 use crate::problem::Problem;
 use crate::state::AppState;
 
@@ -162,10 +162,10 @@ pub fn items_alone(conversation: Uuid, message: &Message) -> Vec<Value> {
     if content.is_empty() {
         return Vec::new();
     }
-    vec![
-        json!({ "type": "message", "id": format!("msg_{}", message.id.simple()), "role": message.role.as_str(),
-        "status": "completed", "content": content }),
-    ]
+    let mut item = json!({ "type": "message", "id": format!("msg_{}", message.id.simple()),
+        "role": message.role.as_str(), "status": "completed", "content": content });
+    extras::tell(message, std::slice::from_mut(&mut item));
+    vec![item]
 }
 
 /// Blocks of an assistant's message as its items.
@@ -176,13 +176,15 @@ fn answered(conversation: Uuid, message: &Message) -> Vec<Value> {
     };
     push("turn", &json!({ "run": message.id, "conversation": conversation }));
     let blocks: Vec<Value> = serde_json::from_str(&message.content).unwrap_or_default();
-    let mut closing = String::new();
+    let (mut closing, mut thought) = (String::new(), false);
     for block in &blocks {
         let (events, text) = replay_events(&json!([block]).to_string());
-        if !closing.is_empty() && !text.is_empty() {
-            // A run would make one text of two that follow each other: each is an item.
+        let thinks = block["type"] == "reasoning";
+        if !closing.is_empty() && !text.is_empty() || thought && thinks {
+            // A run would make one of two that follow each other: each is an item.
             push("sources", &json!({ "sources": [] }));
         }
+        thought = thinks;
         for event in &events {
             push(event.name(), &json!(event));
         }
@@ -203,6 +205,7 @@ fn answered(conversation: Uuid, message: &Message) -> Vec<Value> {
     if let Some(kept) = kept(message) {
         name_again(&mut items, &kept);
     }
+    extras::tell(message, &mut items);
     items
 }
 

@@ -19,6 +19,7 @@ stories!(
     an_item_is_taken_out,
     an_output_may_come_after_its_call,
     what_a_call_is_given_stays_as_it_was,
+    items_come_back_as_they_were_given,
 );
 
 async fn conversations_have_items_and_metadata(backend: Backend) -> Option<()> {
@@ -395,5 +396,54 @@ async fn what_a_call_is_given_stays_as_it_was(backend: Backend) -> Option<()> {
     }
     let answer = ask(post(&world, "/v1/conversations", &json!({ "items": [call(&json!({}))] }))).await;
     refused(&answer, 400, "invalid_value", json!("items.0.arguments"));
+    Some(())
+}
+
+async fn items_come_back_as_they_were_given(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let cited = json!({ "type": "url_citation", "url": "https://a.example/", "title": "A", "start_index": 0,
+        "end_index": 3 });
+    let part = |text: &str, annotations: Value| json!({ "type": "output_text", "text": text, "annotations": annotations, "logprobs": [] });
+    let said = |content: Value| json!({ "type": "message", "role": "assistant", "status": "completed", "content": [content] });
+    let thought = |text: &str| {
+        json!({ "type": "reasoning", "status": "completed", "encrypted_content": format!("of {text}"),
+        "summary": [{ "type": "summary_text", "text": text }] })
+    };
+    let mut phased = said(part("Look.", json!([])));
+    phased["phase"] = json!("commentary");
+    let mut both = thought("Both.");
+    both["content"] = json!([{ "type": "reasoning_text", "text": "All of it." }]);
+    let given = vec![
+        json!({ "type": "message", "role": "developer", "status": "completed",
+            "content": [{ "type": "input_text", "text": "Be brief." }] }),
+        json!({ "type": "message", "role": "user", "status": "completed",
+            "content": [{ "type": "input_text", "text": "Go" }] }),
+        thought("One."),
+        both,
+        phased,
+        said(json!({ "type": "refusal", "refusal": "I may not." })),
+        said(part("See A.", json!([cited]))),
+    ];
+    let made = ask(post(&world, "/v1/conversations", &json!({ "items": given }))).await.body;
+    let path = format!("/v1/conversations/{}", made["id"].as_str().unwrap());
+    let listed = async || -> (Vec<String>, Vec<Value>) {
+        let list = world.get(&format!("{path}/items?order=asc")).await.body["data"].clone();
+        let mut items: Vec<Value> = serde_json::from_value(list).unwrap();
+        let ids = items.iter_mut().map(|item| item.as_object_mut().unwrap().remove("id").unwrap());
+        (ids.map(|id| id.as_str().unwrap().to_owned()).collect(), items)
+    };
+    let (ids, items) = listed().await;
+    assert_eq!(items, given);
+    // Also once others of them are gone, of which nothing is kept.
+    for at in [2, 4, 0] {
+        let gone = format!("{path}/items/{}", ids[at]);
+        assert_eq!(world.send(Method::DELETE, &gone, None).await.status, 200);
+    }
+    let left = [&given[1], &given[3], &given[5], &given[6]];
+    assert_eq!(listed().await.1.iter().collect::<Vec<_>>(), left);
+    let thread = world.conversation(&uuid(&made["id"], "conv_")).await.to_string();
+    for gone in ["of One.", "commentary", "developer"] {
+        assert!(!thread.contains(gone), "{gone}: {thread}");
+    }
     Some(())
 }
