@@ -12,7 +12,7 @@ use crate::event::{Raw, RunEvent, Step, StepStatus, ToolCalls, ToolResult};
 use crate::message::Block;
 
 /// What a tool call that never ended has for its error.
-const INTERRUPTED: &str = "interrupted";
+pub const INTERRUPTED: &str = "interrupted";
 
 /// The blocks of a run that has ended, of its events with their times.
 pub fn fold(events: impl IntoIterator<Item = (i64, RunEvent)>) -> Vec<Block> {

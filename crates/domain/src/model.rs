@@ -22,7 +22,8 @@ pub struct Prompt {
 }
 
 /// One message of a prompt. In a valid one (`prompt::valid`) the first is the user's, nobody speaks twice in a row,
-/// every call has its answer in the message after it, and the assistant is not the last to speak.
+/// every call has its answer in the message after it, and the assistant is not the last to speak. What a client of the
+/// gateway says was said (`prompt::paired`) may begin and end with the assistant.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Said {
@@ -184,6 +185,8 @@ impl Ask {
 pub struct Verbatim {
     pub dialect: Dialect,
     pub body: Value,
+    /// The features beyond its version that the body uses, by their names: Anthropic's `anthropic-beta`.
+    pub beta: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

@@ -7,7 +7,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::answer::replay_events;
-use crate::fold::fold;
+use crate::fold::{INTERRUPTED, fold};
 use crate::message::{Block, Message, MessageRole};
 use crate::model::{Answer, Call, Said, Words};
 use crate::part::Shown;
@@ -126,7 +126,7 @@ fn join(text: &mut String, more: &str) {
 
 fn outcome(result: Option<&RawValue>, error: Option<&str>) -> (String, bool) {
     match error {
-        Some("interrupted") => (UNKNOWN.to_owned(), true),
+        Some(INTERRUPTED) => (UNKNOWN.to_owned(), true),
         Some(error) => (format!("{FAILED}{error}"), true),
         None => (result_text(result), false),
     }
@@ -134,7 +134,7 @@ fn outcome(result: Option<&RawValue>, error: Option<&str>) -> (String, bool) {
 
 /// A result as a model reads it: a text as it is, anything else as JSON.
 pub fn result_text(result: Option<&RawValue>) -> String {
-    let Some(result) = result else { return NO_OUTPUT.to_owned() };
+    let Some(result) = result.filter(|result| result.get() != "null") else { return NO_OUTPUT.to_owned() };
     let text = serde_json::from_str::<String>(result.get()).unwrap_or_else(|_| result.get().to_owned());
     if text.trim().is_empty() { NO_OUTPUT.to_owned() } else { text }
 }
@@ -161,17 +161,27 @@ fn tool_name(name: &str) -> String {
 
 /// The same history, such that every provider accepts it (see `Said`). What is valid stays as it is.
 pub fn valid(messages: impl IntoIterator<Item = Said>) -> Vec<Said> {
+    // Nobody has asked before that: it answers nothing.
+    let asks = |said: &Said| matches!(said, Said::User(words) if !is_nothing(words));
+    let mut out = paired(messages.into_iter().skip_while(|said| !asks(said)));
+    while matches!(out.last(), Some(Said::Assistant { .. })) {
+        out.pop();
+    }
+    out
+}
+
+/// The same history where nobody speaks twice in a row, nothing is empty, and every call has its answer after it.
+pub fn paired(messages: impl IntoIterator<Item = Said>) -> Vec<Said> {
     let mut out: Vec<Said> = Vec::new();
     let mut messages = messages.into_iter().peekable();
     while let Some(said) = messages.next() {
         match said {
-            Said::User(words) if words.text.trim().is_empty() && words.parts.is_empty() => {}
+            Said::User(words) if is_nothing(&words) => {}
             Said::User(words) => match out.last_mut() {
                 Some(Said::User(before)) => before.join(words),
                 _ => out.push(Said::User(words)),
             },
-            // Nobody has asked yet, or nothing was called: it answers nothing.
-            Said::Assistant { .. } | Said::Answers(_) if out.is_empty() => {}
+            // Nothing was called.
             Said::Answers(_) => {}
             Said::Assistant { text, calls } => {
                 let answers = messages.next_if(|next| matches!(next, Said::Answers(_)));
@@ -179,10 +189,11 @@ pub fn valid(messages: impl IntoIterator<Item = Said>) -> Vec<Said> {
             }
         }
     }
-    while matches!(out.last(), Some(Said::Assistant { .. })) {
-        out.pop();
-    }
     out
+}
+
+fn is_nothing(words: &Words) -> bool {
+    words.text.trim().is_empty() && words.parts.is_empty()
 }
 
 fn add_assistant(out: &mut Vec<Said>, text: String, calls: Vec<Call>, answers: Option<Said>) {

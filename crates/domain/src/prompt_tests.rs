@@ -96,6 +96,14 @@ fn called(round: u32, args: &Value, result: &Value, error: &Value) -> Value {
 }
 
 #[test]
+fn a_call_that_came_to_nothing_is_told_so() {
+    for (error, text) in [(json!(null), NO_OUTPUT), (json!("interrupted"), UNKNOWN)] {
+        let told = said(&json!([called(1, &json!({}), &json!(null), &error)]));
+        assert_eq!(told[1]["answers"][0]["text"], text);
+    }
+}
+
+#[test]
 fn an_answer_is_told_with_its_calls_round_by_round() {
     let null = json!(null);
     let content = json!([

@@ -203,6 +203,8 @@ pub struct Brought {
     /// How a model is to answer this turn, and how much it may say.
     pub manner: Manner,
     pub max_tokens: Option<u64>,
+    /// How many calls of the server's tools a model has in this turn.
+    pub max_calls: Option<u64>,
     /// The client leaves where people are asked, and comes back with what they decided: from then on the run stays,
     /// whoever reads it.
     pub comes_back: bool,
@@ -242,6 +244,11 @@ pub fn named_id(space: Uuid, name: &str) -> Uuid {
     Uuid::try_parse(name).unwrap_or_else(|_| derived_id(space, name))
 }
 
+/// As `named_id`, of what a user has by that name and others may have, too.
+pub fn own_named_id(space: Uuid, user: &str, name: &str) -> Uuid {
+    named_id(derived_id(space, user), name)
+}
+
 /// As `named_id`, of a message: its client knows it by the very letters it sent, so that a UUID in another spelling than
 /// ours is a name like any other.
 pub fn message_id(space: Uuid, name: &str) -> Uuid {
@@ -270,7 +277,7 @@ pub struct TurnMessage {
 #[cfg(test)]
 mod tests {
     use super::RunStatus::{self, Cancelled, Failed, Interrupted, Queued, Running, Succeeded};
-    use super::{Uuid, message_id, named_id};
+    use super::{Uuid, message_id, named_id, own_named_id};
 
     #[test]
     fn a_name_has_one_id_in_its_space() {
@@ -279,6 +286,15 @@ mod tests {
         assert_ne!(named_id(here, "chat-1"), named_id(there, "chat-1"));
         assert_ne!(named_id(here, "chat-1"), named_id(here, "chat-2"));
         assert_eq!(named_id(here, "chat-1").get_version_num(), 8);
+        let own = own_named_id(here, "ann", "chat-1");
+        assert_eq!(own, own_named_id(here, "ann", "chat-1"));
+        let others = [
+            named_id(here, "chat-1"),
+            own_named_id(here, "bob", "chat-1"),
+            own_named_id(there, "ann", "chat-1"),
+        ];
+        assert!(!others.contains(&own));
+        assert_eq!(own_named_id(here, "ann", &there.to_string()), there);
         assert_eq!(named_id(here, &there.to_string().to_uppercase()), there);
     }
 

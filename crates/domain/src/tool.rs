@@ -86,6 +86,11 @@ fn plan(calls: Vec<Call>, offered: &[ToolSpec], round: u32) -> Vec<Planned> {
     planned
 }
 
+/// A call's arguments as they are kept: an object as it is, anything else as a text of its own.
+pub fn kept_args(text: &str) -> Raw {
+    read_args(text).0
+}
+
 /// The arguments as they are shown and kept, and as they are used.
 fn read_args(text: &str) -> (Raw, Result<Value, String>) {
     let text = if text.trim().is_empty() { "{}" } else { text };

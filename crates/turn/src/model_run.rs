@@ -96,6 +96,7 @@ struct ModelRun<'r> {
     short: Option<&'static str>,
     manner: Manner,
     max_tokens: Option<u64>,
+    max_calls: Option<u64>,
     comes_back: bool,
 }
 
@@ -191,6 +192,7 @@ impl Turns {
             short: None,
             manner: brought.manner.clone(),
             max_tokens: brought.max_tokens,
+            max_calls: brought.max_calls,
             comes_back: brought.comes_back,
         })
     }
@@ -207,7 +209,7 @@ impl ModelRun<'_> {
         let first = if goes_on { self.go_on().await? + 1 } else { 1 };
         for round in first.. {
             let none = self.manner.choice == Some(Choice::None);
-            let offered = if round <= rounds && !none { Arc::clone(&self.specs) } else { Arc::default() };
+            let offered = if round <= rounds && !none { self.offered() } else { Arc::default() };
             let mut answer = self.ask(round, Arc::clone(&offered)).await?;
             let blocks = std::mem::take(&mut answer.blocks);
             self.name_calls(&mut answer.calls);
@@ -218,7 +220,8 @@ impl ModelRun<'_> {
                     self.short = Some(CUT);
                     return Ok(self.answer());
                 }
-                Next::Round(planned) => {
+                Next::Round(mut planned) => {
+                    self.refuse_more(&mut planned);
                     self.kept.calls(self.material.next_call(self.log.fold.blocks()), blocks);
                     self.make_calls(round, planned).await?;
                 }

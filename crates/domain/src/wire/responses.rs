@@ -211,9 +211,13 @@ impl Responses {
             }
             Piece::Thought(_, text) => self.text("response.reasoning_text.delta", text, out),
             Piece::ThoughtEnd(_) => self.close("response.reasoning_text.done", out),
-            Piece::Call { id, name, args, .. } => self.call(id, &name, args.as_ref(), out),
+            Piece::Call { id, round, name, args } => {
+                self.call(id, &name, args.map(|args| arguments(&args, round)), out);
+            }
             Piece::Args { id, args, again: true, .. } => self.given_again(&id, args.as_ref()),
-            Piece::Args { id, args, .. } => self.given(&id, &args.unwrap_or_else(|| json!({})), out),
+            Piece::Args { id, args, .. } => {
+                self.given(&id, &args.unwrap_or_else(|| json!({})).to_string(), out)
+            }
             Piece::Ended(ended) if ended.again => self.ended_again(&ended),
             Piece::Ended(ended) => self.ended(&ended, out),
             // The call itself is what the client is asked.
@@ -348,13 +352,13 @@ impl Responses {
     }
 
     /// Its item is done once what it is given is known.
-    fn call(&mut self, id: String, name: &str, args: Option<&Value>, out: &mut Vec<Value>) {
+    fn call(&mut self, id: String, name: &str, args: Option<String>, out: &mut Vec<Value>) {
         let n = self.calls.len() + 1;
         let item = json!({ "type": "function_call", "id": self.id("fc", n), "call_id": id, "name": name,
             "arguments": "", "status": "in_progress" });
         self.add(item, out);
         if let Some(args) = args {
-            self.given(&id, args, out);
+            self.given(&id, &args, out);
         }
         let client = self.is_brought(&json!(name));
         self.calls.push(Told { id, n, client });
@@ -364,8 +368,8 @@ impl Responses {
         self.output.iter().rposition(|item| item["type"] == "function_call" && item["call_id"] == call)
     }
 
-    fn given(&mut self, call: &str, args: &Value, out: &mut Vec<Value>) {
-        let (Some(at), args) = (self.place(call), args.to_string()) else { return };
+    fn given(&mut self, call: &str, args: &str, out: &mut Vec<Value>) {
+        let Some(at) = self.place(call) else { return };
         let (item_id, name) = (self.output[at]["id"].clone(), self.output[at]["name"].clone());
         self.output[at]["arguments"] = json!(args);
         out.push(
@@ -405,6 +409,14 @@ impl Responses {
         if let (true, Some(item)) = (ended.says(), self.output.iter_mut().find(given)) {
             item["output"] = json!(ended.text());
         }
+    }
+}
+
+/// What a call is given, as its model said it; a text is what was no object. A step's is any JSON.
+fn arguments(args: &Value, round: u64) -> String {
+    match args {
+        Value::String(text) if round > 0 => text.clone(),
+        args => args.to_string(),
     }
 }
 

@@ -2,12 +2,13 @@
 
 use domain::message::{Block, Message, MessageRole};
 use domain::run::OnDisconnect;
+use domain::tool::kept_args;
 use domain::wire::{ag_ui_messages, file_url};
-use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::open::client_id;
+use super::outputs::open;
 use super::{Asked, Decided, FilePart, Incoming, Last, Options, Said, Want, member, name};
 use crate::extract::Named;
 use crate::problem::Problem;
@@ -246,9 +247,9 @@ fn call(call: &Value) -> Option<Block> {
     Some(Block::ToolCall {
         id: call["id"].as_str()?.to_owned(),
         name: call["function"]["name"].as_str()?.to_owned(),
-        args: serde_json::from_str::<Box<RawValue>>(args).ok(),
+        args: Some(kept_args(args)),
         result: None,
-        error: None,
+        error: open(),
         truncated: false,
         round: 1,
     })
@@ -350,7 +351,11 @@ fn brought(id: &str, message: &Message, own: &Value, told: &mut Vec<Value>) {
         said["content"] = json!(message.text);
     }
     let calls = of("tool_call").map(|call| {
-        let args = if call["args"].is_null() { "{}".to_owned() } else { call["args"].to_string() };
+        let args = match &call["args"] {
+            Value::Null => "{}".to_owned(),
+            Value::String(text) => text.clone(),
+            args => args.to_string(),
+        };
         json!({ "id": call["id"], "type": "function", "function": { "name": call["name"], "arguments": args } })
     });
     let calls: Vec<Value> = calls.collect();

@@ -7,6 +7,7 @@ use domain::run::OnDisconnect;
 use serde_json::value::to_raw_value;
 use serde_json::{Map, Value, json};
 
+use super::outputs::open;
 use super::{Asked, Decided, FilePart, Incoming, Options, Said, Want, member, name};
 use crate::problem::Problem;
 
@@ -184,13 +185,13 @@ fn block(part: &Value) -> Option<Block> {
                 Some("output-denied") => Some(denial(part["approval"]["reason"].as_str())),
                 _ => part["errorText"].as_str().map(str::to_owned),
             };
-            let open = result.is_none() && error.is_none() && part["state"] != "output-available";
+            let ended = result.is_some() || error.is_some() || part["state"] == "output-available";
             Some(Block::ToolCall {
                 id: part["toolCallId"].as_str()?.to_owned(),
                 name: name.to_owned(),
                 args: raw(&part["input"]),
                 result,
-                error: if open { Some("interrupted".into()) } else { error },
+                error: if ended { error } else { open() },
                 truncated: false,
                 round: 1,
             })

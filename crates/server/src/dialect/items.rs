@@ -1,10 +1,11 @@
 //! OpenAI's items, read as messages: what was said, what was called, what a person decided.
 
 use domain::message::{Block, MessageRole};
-use serde_json::value::{RawValue, to_raw_value};
+use domain::tool::kept_args;
 use serde_json::{Map, Value};
 
-use super::{Decided, FilePart, Incoming, Said, member};
+use super::outputs::{Output, note_open, open};
+use super::{Decided, FilePart, Incoming, Said, extras, member};
 use crate::problem::Problem;
 
 #[derive(Default)]
@@ -12,8 +13,20 @@ pub struct Heard {
     /// All of it, in order; the items of one answer are one message.
     pub said: Vec<Said>,
     pub decided: Vec<Decided>,
+    /// What calls came to that are not among these items.
+    pub outputs: Vec<Output>,
     /// The last message, where it is a user's.
     pub last: Option<Incoming>,
+}
+
+impl Heard {
+    /// Of a thread that begins here: its calls are here, too.
+    pub fn whole(self) -> Result<Self, Problem> {
+        match self.outputs.first() {
+            Some(output) => Err(output.without_call()),
+            None => Ok(self),
+        }
+    }
 }
 
 pub fn read_items(items: &[Value], at: &str) -> Result<Heard, Problem> {
@@ -25,14 +38,13 @@ pub fn read_items(items: &[Value], at: &str) -> Result<Heard, Problem> {
         match item["type"].as_str().unwrap_or("message") {
             "message" => message(item, &at, &mut heard)?,
             "function_call" => {
-                let args = item["arguments"].as_str().unwrap_or("{}");
-                let args = serde_json::from_str::<Box<RawValue>>(args).ok();
-                answering(&mut heard).push(Block::ToolCall {
+                let args: Option<String> = member(item, &at, "arguments")?;
+                answering(&mut heard).content.push(Block::ToolCall {
                     id: text(item, &at, "call_id")?,
                     name: text(item, &at, "name")?,
-                    args,
+                    args: args.as_deref().map(kept_args),
                     result: None,
-                    error: None,
+                    error: open(),
                     truncated: false,
                     round: 1,
                 });
@@ -43,7 +55,11 @@ pub fn read_items(items: &[Value], at: &str) -> Result<Heard, Problem> {
                     ["content", "summary"].into_iter().filter_map(|name| item[name].as_array()).flatten();
                 let thought: Vec<&str> = parts.filter_map(|part| part["text"].as_str()).collect();
                 if !thought.is_empty() {
-                    answering(&mut heard).push(Block::Reasoning { text: thought.join("\n\n") });
+                    let thoughts = |block: &&Block| matches!(block, Block::Reasoning { .. });
+                    let said = answering(&mut heard);
+                    let n = said.content.iter().filter(thoughts).count() + 1;
+                    said.content.push(Block::Reasoning { text: thought.join("\n\n") });
+                    extras::keep_thought(&mut said.metadata, n, item);
                 }
             }
             "mcp_approval_response" if n >= news => heard.decided.push(decided(item, &at)?),
@@ -55,6 +71,7 @@ pub fn read_items(items: &[Value], at: &str) -> Result<Heard, Problem> {
             }
         }
     }
+    heard.said.iter_mut().for_each(note_open);
     Ok(heard)
 }
 
@@ -113,6 +130,11 @@ fn decided(item: &Value, at: &str) -> Result<Decided, Problem> {
 
 /// What a client has made of a call of its own tool.
 fn made(item: &Value, at: &str) -> Result<Decided, Problem> {
+    let Output { call, result, pointer } = read_output(item, at)?;
+    Ok(Decided { approval: call, approve: true, reason: None, result: Some(result), pointer })
+}
+
+fn read_output(item: &Value, at: &str) -> Result<Output, Problem> {
     let wrong = |at: &str| {
         Problem::invalid_value(at, "The output of a function is a text, or a list of input_text parts.")
     };
@@ -128,8 +150,7 @@ fn made(item: &Value, at: &str) -> Result<Decided, Problem> {
         }
         _ => return Err(wrong(&format!("{at}/output"))),
     };
-    let (approval, pointer) = (text(item, at, "call_id")?, format!("{at}/call_id"));
-    Ok(Decided { approval, approve: true, reason: None, result: Some(result), pointer })
+    Ok(Output { call: text(item, at, "call_id")?, result, pointer: format!("{at}/call_id") })
 }
 
 fn text(item: &Value, at: &str, name: &str) -> Result<String, Problem> {
@@ -143,7 +164,7 @@ fn flag(item: &Value, at: &str, name: &str) -> Result<bool, Problem> {
 }
 
 /// The answer that the next item belongs to.
-fn answering(heard: &mut Heard) -> &mut Vec<Block> {
+fn answering(heard: &mut Heard) -> &mut Said {
     heard.last = None;
     if heard.said.last().is_none_or(|said| said.role != MessageRole::Assistant) {
         let (role, content, metadata) = (MessageRole::Assistant, Vec::new(), Map::new());
@@ -151,23 +172,16 @@ fn answering(heard: &mut Heard) -> &mut Vec<Block> {
     }
     // There is one: it was just made where it was missing.
     let at = heard.said.len() - 1;
-    &mut heard.said[at].content
+    &mut heard.said[at]
 }
 
 fn output(item: &Value, at: &str, heard: &mut Heard) -> Result<(), Problem> {
-    let id = text(item, at, "call_id")?;
-    let given = to_raw_value(&item["output"]).ok();
-    let blocks = heard.said.iter_mut().rev().flat_map(|said| said.content.iter_mut().rev());
-    let calls = blocks.filter_map(|block| match block {
-        Block::ToolCall { id, result, .. } => Some((id, result)),
-        _ => None,
-    });
-    match calls.into_iter().find(|(call, _)| **call == id) {
-        Some((_, result)) => *result = given,
-        None => {
-            let detail = "There is no function_call with this call_id before it.";
-            return Err(Problem::invalid_value(&format!("{at}/call_id"), detail));
-        }
+    let output = read_output(item, at)?;
+    let mut blocks = heard.said.iter_mut().rev().flat_map(|said| said.content.iter_mut().rev());
+    let call = |block: &&mut Block| matches!(block, Block::ToolCall { id, .. } if *id == output.call);
+    match blocks.find(call) {
+        Some(Block::ToolCall { result, error, .. }) => (*result, *error) = (output.raw(), None),
+        _ => heard.outputs.push(output),
     }
     heard.last = None;
     Ok(())
@@ -182,8 +196,11 @@ fn message(item: &Value, at: &str, heard: &mut Heard) -> Result<(), Problem> {
             (MessageRole::User, texts.into_iter().map(text).collect(), files, Some(incoming))
         }
         Some("assistant") => {
-            let said = words(incoming)?.into_iter().filter(|said| !said.is_empty());
-            answering(heard).extend(said.map(text));
+            let texts = words(incoming)?.into_iter().filter(|said| !said.is_empty());
+            let said = answering(heard);
+            let n = said.content.iter().filter(|block| matches!(block, Block::Text { .. })).count() + 1;
+            said.content.extend(texts.map(text));
+            extras::keep_texts(&mut said.metadata, n, item);
             return Ok(());
         }
         Some("system" | "developer") => {
@@ -194,7 +211,9 @@ fn message(item: &Value, at: &str, heard: &mut Heard) -> Result<(), Problem> {
             return Err(Problem::invalid_value(&format!("{at}/role"), detail));
         }
     };
-    heard.said.push(Said { name: None, role, content, metadata: Map::new(), files });
+    let mut metadata = Map::new();
+    extras::keep_role(&mut metadata, item);
+    heard.said.push(Said { name: None, role, content, metadata, files });
     heard.last = last;
     Ok(())
 }

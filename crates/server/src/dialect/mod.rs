@@ -4,11 +4,13 @@
 pub mod ag_ui;
 pub mod ai;
 pub mod decide;
+mod extras;
 mod files;
 pub mod go_on;
 pub mod items;
 pub mod log;
 pub mod open;
+pub mod outputs;
 pub mod removal;
 pub mod responses;
 pub mod told;
@@ -47,9 +49,10 @@ pub struct Asked {
     pub options: Options,
     /// What the model is told for this turn alone.
     pub instructions: Option<String>,
-    /// How the model is to answer, and how much it may say.
+    /// How the model is to answer, how much it may say, and how many calls of the server's tools it has.
     pub manner: Manner,
     pub max_tokens: Option<u64>,
+    pub max_calls: Option<u64>,
     /// Tools that the client makes the calls of.
     pub tools: Vec<BroughtTool>,
     /// What the answer repeats of the request.

@@ -4,10 +4,12 @@
 use std::collections::HashSet;
 
 use axum::http::StatusCode;
-use domain::conversation::{ConversationPatch, NewConversation};
+use domain::conversation::{ConversationPatch, NewConversation, Visibility};
 use domain::file::File;
 use domain::message::{Block, Message, MessageRole, NewMessage, Window, plain_text};
-use domain::run::{Brought, Run, RunStatus, StartTurn, TurnMessage, message_id, named_id, spelled_id};
+use domain::run::{
+    Brought, Run, RunStatus, StartTurn, TurnMessage, message_id, named_id, own_named_id, spelled_id,
+};
 use domain::scope::Scope;
 use serde::Deserialize;
 use store::bag::purge_one;
@@ -47,9 +49,23 @@ impl Opened {
     }
 }
 
-/// The id of the conversation that a client calls so.
-pub fn conversation_id(scope: &Scope, name: &str) -> Uuid {
-    named_id(scope.workspace, name)
+/// The id of the conversation that a client calls so: the caller's own, else the workspace's of that name, where the
+/// caller sees one; else the one that it gets when it is made. Nothing in that depends on what the caller does not see.
+pub async fn conversation_id(app: &AppState, scope: &Scope, name: &str) -> Result<Uuid, Problem> {
+    let (own, shared) = (own_named_id(scope.workspace, &scope.user, name), named_id(scope.workspace, name));
+    if own == shared {
+        return Ok(own);
+    }
+    for id in [own, shared] {
+        match app.store.get_thread(scope, id, None.into()).await {
+            Err(StoreError::NotFound) => {}
+            found => return Ok(found?.conversation.id),
+        }
+    }
+    // Where all see what is new, a name is everybody's.
+    let workspace = app.store.find_workspace(scope).await?;
+    let together = workspace.is_some_and(|workspace| workspace.default_visibility == Visibility::Workspace);
+    Ok(if together { shared } else { own })
 }
 
 /// A conversation's thread, or none where there is none for this caller.
@@ -108,7 +124,10 @@ pub async fn open(
         asked.before.iter_mut().for_each(|said| said.files.retain(here));
     }
     let (before, want) = (std::mem::take(&mut asked.before), std::mem::take(&mut asked.want));
-    let id = asked.conversation.as_deref().map(|name| conversation_id(scope, name));
+    let id = match &asked.conversation {
+        Some(name) => Some(conversation_id(app, scope, name).await?),
+        None => None,
+    };
     let found = match id {
         Some(id) => thread(app, scope, id, Window::Newest { limit: NEAR }).await?,
         None => None,
@@ -336,6 +355,7 @@ impl Opening<'_> {
             instructions: self.asked.instructions.take(),
             manner: std::mem::take(&mut self.asked.manner),
             max_tokens: self.asked.max_tokens,
+            max_calls: self.asked.max_calls,
             comes_back: options.comes_back,
             tools: std::mem::take(&mut self.asked.tools),
             echo: self.asked.echo.take(),

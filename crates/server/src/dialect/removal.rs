@@ -5,10 +5,12 @@ use domain::message::{Message, MessageRole, REMOVED};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
+use super::extras;
+
 /// What is left of the message with these items, or none where that one is not among them.
 pub fn without(message: &Message, items: &[Value], item: &str) -> Option<Message> {
     let gone = items.iter().find(|one| one["id"] == item)?;
-    let (content, left) = match message.role {
+    let (content, left): (_, Vec<Value>) = match message.role {
         MessageRole::Assistant => {
             let left =
                 items.iter().filter(|one| !goes_with(one, gone)).map(|one| one["id"].clone()).collect();
@@ -18,6 +20,7 @@ pub fn without(message: &Message, items: &[Value], item: &str) -> Option<Message
     };
     let texts = content.iter().filter(|block| kind(block) == "text").filter_map(|block| text(block));
     let mut metadata: Map<String, Value> = serde_json::from_str(&message.metadata).unwrap_or_default();
+    extras::retain(&mut metadata, message.id, &left);
     match left.is_empty() {
         true => {
             // What its client had beside the blocks goes with them.

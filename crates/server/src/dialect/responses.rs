@@ -132,6 +132,7 @@ pub fn read(body: &Value) -> Result<Create, Problem> {
     let rules = member(body, "", "instructions")?.into_iter().chain(rules).collect::<Vec<String>>();
     let instructions = (!rules.is_empty()).then(|| rules.join("\n\n"));
     let (manner, max_tokens) = (manner(body), body["max_output_tokens"].as_u64());
+    let max_calls = body["max_tool_calls"].as_u64();
     let asked = Asked {
         conversation,
         before,
@@ -141,6 +142,7 @@ pub fn read(body: &Value) -> Result<Create, Problem> {
         instructions,
         manner,
         max_tokens,
+        max_calls,
         tools,
         ..Asked::default()
     };
@@ -203,7 +205,7 @@ fn input(body: &Value, first: bool) -> Result<Input, Problem> {
             (Vec::new(), Vec::new(), Vec::new(), Some(message))
         }
         Value::Array(items) if first => {
-            let Heard { mut said, decided, last } = read_items(items, "/input")?;
+            let Heard { mut said, decided, last, .. } = read_items(items, "/input")?.whole()?;
             // The last one is the turn itself.
             said.pop();
             (said, Vec::new(), decided, last)

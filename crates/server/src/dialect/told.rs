@@ -13,7 +13,8 @@ use turn::Seen;
 use uuid::Uuid;
 
 use super::open::active_run;
-use super::{ListQuery, log};
+use super::outputs::open_calls;
+use super::{ListQuery, extras, log};
 use crate::problem::Problem;
 use crate::state::AppState;
 
@@ -161,10 +162,10 @@ pub fn items_alone(conversation: Uuid, message: &Message) -> Vec<Value> {
     if content.is_empty() {
         return Vec::new();
     }
-    vec![
-        json!({ "type": "message", "id": format!("msg_{}", message.id.simple()), "role": message.role.as_str(),
-        "status": "completed", "content": content }),
-    ]
+    let mut item = json!({ "type": "message", "id": format!("msg_{}", message.id.simple()),
+        "role": message.role.as_str(), "status": "completed", "content": content });
+    extras::tell(message, std::slice::from_mut(&mut item));
+    vec![item]
 }
 
 /// Blocks of an assistant's message as its items.
@@ -175,13 +176,15 @@ fn answered(conversation: Uuid, message: &Message) -> Vec<Value> {
     };
     push("turn", &json!({ "run": message.id, "conversation": conversation }));
     let blocks: Vec<Value> = serde_json::from_str(&message.content).unwrap_or_default();
-    let mut closing = String::new();
+    let (mut closing, mut thought) = (String::new(), false);
     for block in &blocks {
         let (events, text) = replay_events(&json!([block]).to_string());
-        if !closing.is_empty() && !text.is_empty() {
-            // A run would make one text of two that follow each other: each is an item.
+        let thinks = block["type"] == "reasoning";
+        if !closing.is_empty() && !text.is_empty() || thought && thinks {
+            // A run would make one of two that follow each other: each is an item.
             push("sources", &json!({ "sources": [] }));
         }
+        thought = thinks;
         for event in &events {
             push(event.name(), &json!(event));
         }
@@ -194,9 +197,15 @@ fn answered(conversation: Uuid, message: &Message) -> Vec<Value> {
     }
     push("done", &json!({ "status": "succeeded" }));
     let mut items = output(&voice);
+    // A client that brought a call may bring what it came to later.
+    let open = open_calls(&metadata);
+    items.retain(|item| {
+        item["type"] != "function_call_output" || open.iter().all(|call| item["call_id"] != *call)
+    });
     if let Some(kept) = kept(message) {
         name_again(&mut items, &kept);
     }
+    extras::tell(message, &mut items);
     items
 }
 

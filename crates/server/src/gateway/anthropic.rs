@@ -1,20 +1,32 @@
 //! Anthropic's messages, from the server's side: a request as an ask, an answer as named events or whole.
 
+use axum::http::{HeaderMap, HeaderName};
 use domain::kept::Blocks;
 use domain::model::{
     Answer, Ask, Call, Choice, Dialect, Finish, Gathered, Manner, ModelEvent, ModelFault, Part, PartKind,
     Prompt, Said, ToolSpec, Verbatim,
 };
-use domain::prompt::valid;
 use domain::wire::usage_of;
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
 
+use super::history::history;
 use super::openai::name_of;
 use super::{Asked, Writer, common, frame, kind_of_fault, made_up, sent, text_of, texts, words};
 use crate::problem::Problem;
 
-pub fn read(body: Value) -> Result<Asked, Problem> {
+/// Names the features that a request uses.
+const BETA: HeaderName = HeaderName::from_static("anthropic-beta");
+/// A longer list of names is none.
+const BETA_CHARS: usize = 2048;
+
+/// The features that a client asks for beside the body, for a provider of its dialect.
+pub fn beta(headers: &HeaderMap) -> Option<String> {
+    let names: Vec<&str> = headers.get_all(BETA).iter().filter_map(|names| names.to_str().ok()).collect();
+    Some(names.join(",")).filter(|names| !names.is_empty() && names.len() <= BETA_CHARS)
+}
+
+pub fn read(body: Value, beta: Option<String>) -> Result<Asked, Problem> {
     let (model, messages, stream) = common(&body)?;
     let mut said: Vec<Said> = Vec::new();
     for message in messages {
@@ -27,18 +39,22 @@ pub fn read(body: Value) -> Result<Asked, Problem> {
         let (results, other): (Vec<&Value>, Vec<&Value>) =
             blocks.iter().partition(|block| block["type"] == "tool_result");
         let answers: Vec<Answer> = results.into_iter().map(|block| answer(&said, block)).collect();
-        if !answers.is_empty() {
-            said.push(Said::Answers(answers));
+        match said.last_mut() {
+            _ if answers.is_empty() => {}
+            Some(Said::Answers(before)) => before.extend(answers),
+            _ => said.push(Said::Answers(answers)),
         }
-        let other = if content.is_array() { &json!(other) } else { content };
-        said.push(Said::User(words(other, part)));
+        if !other.is_empty() || content.is_string() {
+            let other = if content.is_array() { &json!(other) } else { content };
+            said.push(Said::User(words(other, part)));
+        }
     }
     let none = body["tool_choice"]["type"] == "none";
     let tools = body["tools"].as_array().into_iter().flatten().filter(|_| !none).filter_map(tool).collect();
-    let prompt = Prompt { system: text_of(&body["system"]), messages: valid(said) };
+    let prompt = Prompt { system: text_of(&body["system"]), messages: history(said) };
     let max_tokens = body["max_tokens"].as_u64();
     let manner = manner(&body);
-    let verbatim = Some(Verbatim { dialect: Dialect::Anthropic, body });
+    let verbatim = Some(Verbatim { dialect: Dialect::Anthropic, body, beta });
     let ask =
         Ask { model: String::new(), prompt, tools, max_tokens, manner, kept: Blocks::default(), verbatim };
     Ok(Asked { model, ask, stream, include_usage: true })

@@ -3,6 +3,7 @@
 
 pub mod anthropic;
 pub mod demo;
+mod history;
 pub mod openai;
 pub mod own;
 pub mod translated;
@@ -323,7 +324,10 @@ fn words(content: &Value, part: impl Fn(&Value) -> Option<Part>) -> Words {
     let mut words = Words::default();
     for one in all {
         match part(one) {
-            Some(part) => words.show(part),
+            Some(part) => {
+                words.say(one["context"].as_str().unwrap_or_default());
+                words.show(part);
+            }
             None => words.say(&text_of_part(one)),
         }
     }
@@ -348,14 +352,21 @@ fn text_of(content: &Value) -> String {
 }
 
 fn text_of_part(part: &Value) -> String {
-    let source = &part["source"];
-    match (part["text"].as_str(), source["type"].as_str()) {
-        (Some(text), _) => text.to_owned(),
-        // A document that is text.
-        (None, Some("text")) => text_of(&source["data"]),
-        (None, Some("content")) => text_of(&source["content"]),
-        _ => format!("[{}]", part["type"].as_str().unwrap_or("part")),
+    let said = part["text"].as_str().or(part["refusal"].as_str());
+    if let Some(text) = said {
+        return text.to_owned();
     }
+    let source = &part["source"];
+    // A document that is text, or a piece of one that was found: what is said of it comes before it.
+    let text = match source["type"].as_str() {
+        Some("text") => text_of(&source["data"]),
+        Some("content") => text_of(&source["content"]),
+        _ if part["type"] == "search_result" => text_of(&part["content"]),
+        _ => return format!("[{}]", part["type"].as_str().unwrap_or("part")),
+    };
+    let about = [&part["title"], source, &part["context"]].into_iter().filter_map(Value::as_str);
+    let texts = about.chain([text.as_str()]).filter(|text| !text.is_empty());
+    texts.collect::<Vec<_>>().join("\n\n")
 }
 
 /// The members that both dialects have: the model's name, the messages, whether to stream.

@@ -5,11 +5,11 @@ use domain::model::{
     Answer, Ask, Call, Choice, Dialect, Finish, Gathered, Manner, ModelEvent, ModelFault, Part, PartKind,
     Prompt, Said, ToolSpec, Verbatim,
 };
-use domain::prompt::valid;
 use domain::run::UsageDetails;
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
 
+use super::history::history;
 use super::{Asked, Writer, common, frame, kind_of_fault, made_up, sent, text_of, texts, words};
 use crate::problem::Problem;
 
@@ -28,7 +28,7 @@ pub fn read(body: Value) -> Result<Asked, Problem> {
         match message["role"].as_str().unwrap_or("") {
             "system" | "developer" => system.push(text_of(&message["content"])),
             "assistant" => said.push(assistant(message)),
-            "tool" | "function" => {
+            "tool" => {
                 let id = message["tool_call_id"].as_str().unwrap_or("").to_owned();
                 let answer = Answer {
                     name: name_of(&said, &id),
@@ -50,9 +50,9 @@ pub fn read(body: Value) -> Result<Asked, Problem> {
     let tools = body["tools"].as_array().into_iter().flatten().filter(|_| !none).filter_map(tool).collect();
     let max_tokens = body["max_completion_tokens"].as_u64().or_else(|| body["max_tokens"].as_u64());
     let include_usage = options["include_usage"] == true;
-    let prompt = Prompt { system: system.join("\n\n"), messages: valid(said) };
+    let prompt = Prompt { system: system.join("\n\n"), messages: history(said) };
     let manner = manner(&body);
-    let verbatim = Some(Verbatim { dialect: Dialect::Openai, body });
+    let verbatim = Some(Verbatim { dialect: Dialect::Openai, body, beta: None });
     let ask =
         Ask { model: String::new(), prompt, tools, max_tokens, manner, kept: Blocks::default(), verbatim };
     Ok(Asked { model, ask, stream, include_usage })
@@ -87,7 +87,9 @@ fn assistant(message: &Value) -> Said {
             .unwrap_or("{}")
             .to_owned(),
     });
-    Said::Assistant { text: text_of(&message["content"]), calls: calls.collect() }
+    let said = [text_of(&message["content"]), text_of(&message["refusal"])];
+    let said = said.iter().filter(|text| !text.is_empty()).map(String::as_str);
+    Said::Assistant { text: said.collect::<Vec<_>>().join("\n\n"), calls: calls.collect() }
 }
 
 /// A picture or a PDF that came with the request, written in it; a picture may be elsewhere.

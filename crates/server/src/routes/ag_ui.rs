@@ -87,7 +87,7 @@ pub async fn connect(
     let named = ag_ui::named(named, &body)?;
     let (thread_name, name) = (ag_ui::thread_id(&body)?, crate::dialect::name(&body, "", "runId")?);
     let scope = caller.scope(named).await?;
-    let id = conversation_id(&scope, &thread_name);
+    let id = conversation_id(&app, &scope, &thread_name).await?;
     // Asked before the thread is read: what ends in between is told once, from its log.
     let active = active_run(&app, &scope, id).await?;
     let found = thread(&app, &scope, id, Window::All).await?;

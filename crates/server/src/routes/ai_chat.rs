@@ -99,7 +99,7 @@ pub async fn show(
     _: Paging,
 ) -> Result<Response, Problem> {
     let scope = caller.scope(named).await?;
-    let conversation = conversation_id(&scope, &id);
+    let conversation = conversation_id(&app, &scope, &id).await?;
     let thread = app.store.get_thread(&scope, conversation, Some(Window::All).into()).await?;
     let (base, chat) = (&app.public_url, conversation.to_string());
     let runs = runs_of(&app, &scope, conversation).await?;
@@ -150,7 +150,7 @@ pub async fn stream(
 ) -> Result<Response, Problem> {
     let scope = caller.scope(named).await?;
     let after = after(query.as_deref(), &headers)?;
-    match active_run(&app, &scope, conversation_id(&scope, &id)).await? {
+    match active_run(&app, &scope, conversation_id(&app, &scope, &id).await?).await? {
         None => Ok(StatusCode::NO_CONTENT.into_response()),
         Some(run) => whole(&app, app.turns.open_stream(&scope)?, caller, &run, after).await,
     }
@@ -185,7 +185,7 @@ pub async fn stop(
     let Body(bytes) = Body::from_request(request, &app).await?;
     let body: StopChat = if bytes.is_empty() { StopChat::default() } else { parse(&bytes)? };
     let scope = caller.scope(named.and(workspace_in(&bytes)?)?).await?;
-    let conversation = conversation_id(&scope, &id);
+    let conversation = conversation_id(&app, &scope, &id).await?;
     app.store.get_thread(&scope, conversation, None.into()).await?;
     let active = active_run(&app, &scope, conversation).await?;
     let meant = |run: &Run| body.active_stream_id.as_ref().is_none_or(|id| *id == run.id.to_string());

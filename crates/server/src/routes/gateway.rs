@@ -4,7 +4,7 @@ use std::convert::Infallible;
 
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::{HeaderValue, header};
+use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use domain::model::{Dialect, ModelEvent, ModelFault, ModelFaultKind, Verbatim};
@@ -84,10 +84,11 @@ pub async fn completions(
 pub async fn messages(
     State(app): State<AppState>,
     asker: Asker,
+    headers: HeaderMap,
     JsonBody(mut body): JsonBody<Value>,
 ) -> Result<Response, Problem> {
     let payer = asker.payer(&mut body).await?;
-    let asked = anthropic::read(body)?;
+    let asked = anthropic::read(body, anthropic::beta(&headers))?;
     let writer = anthropic::Events::new(&app.clock.new_id().simple().to_string(), &asked);
     let writer = OwnWords::new(Dialect::Anthropic, &asked, Box::new(writer));
     let answered = answer(&app, payer.clone(), asked, Box::new(writer)).await;
@@ -158,10 +159,10 @@ async fn answer(
 ) -> Result<Response, Problem> {
     let found = app.models.find(&asked.model).map_err(unknown_model)?;
     asked.ask.model.clone_from(&found.name);
-    if let Some(Verbatim { dialect, body }) = &asked.ask.verbatim
+    if let Some(Verbatim { dialect, body, .. }) = &asked.ask.verbatim
         && found.dialect != Some(*dialect)
     {
-        translated::check(*dialect, body)?;
+        translated::check(*dialect, body, &asked.ask.prompt)?;
     }
     app.check_tokens(&payer.scope).await?;
     if asked.model == MODEL {

@@ -14,10 +14,11 @@ use uuid::Uuid;
 
 use crate::dialect::items::{Heard, read_items};
 use crate::dialect::open::{active_run, bring, check_files, check_owns, locked};
+use crate::dialect::outputs;
 use crate::dialect::removal::without;
 use crate::dialect::responses::{conversation_name, metadata, own_id};
 use crate::dialect::told::{self, items_alone, items_of, may_hold, under_way};
-use crate::dialect::{ListQuery, member};
+use crate::dialect::{ListQuery, Said, member};
 use crate::extract::{Caller, JsonBody, Named, Path};
 use crate::problem::Problem;
 use crate::state::AppState;
@@ -65,7 +66,7 @@ pub async fn create(
     named: Named,
     JsonBody(body): JsonBody<Value>,
 ) -> Result<Response, Problem> {
-    let (metadata, heard) = (metadata(&body)?, heard(&body)?);
+    let (metadata, heard) = (metadata(&body)?, heard(&body)?.whole()?);
     let named = named.and(member(&body, "", "workspace")?)?;
     let scope = caller.scope(named).await?;
     check_files(&app, &heard.said)?;
@@ -77,7 +78,7 @@ pub async fn create(
     if !metadata.is_empty() {
         app.store.set_metadata(&scope, id, &Value::Object(metadata).to_string()).await?;
     }
-    if let Err(problem) = add(&app, &scope, id, heard).await {
+    if let Err(problem) = add(&app, &scope, id, heard.said).await {
         let _ = app.store.delete_conversation(&scope, id, None, app.clock.now()).await;
         return Err(problem);
     }
@@ -85,11 +86,11 @@ pub async fn create(
 }
 
 /// Puts messages at the end of a thread; answers their ids.
-async fn add(app: &AppState, scope: &Scope, id: Uuid, heard: Heard) -> Result<Vec<Uuid>, Problem> {
-    if heard.said.is_empty() {
+async fn add(app: &AppState, scope: &Scope, id: Uuid, said: Vec<Said>) -> Result<Vec<Uuid>, Problem> {
+    if said.is_empty() {
         return Ok(Vec::new());
     }
-    Ok(bring(app, scope, id, heard.said).await?.0)
+    Ok(bring(app, scope, id, said).await?.0)
 }
 
 /// The caller's conversations, newest first.
@@ -222,8 +223,8 @@ pub async fn create_items(
     Path(id): Path<String>,
     JsonBody(body): JsonBody<Value>,
 ) -> Result<Response, Problem> {
-    let heard = heard(&body)?;
-    if heard.said.is_empty() {
+    let Heard { said, outputs, .. } = heard(&body)?;
+    if said.is_empty() && outputs.is_empty() {
         return Err(Problem::invalid_value("/items", "items is empty."));
     }
     let scope = caller.scope(named.and(member(&body, "", "workspace")?)?).await?;
@@ -232,10 +233,15 @@ pub async fn create_items(
     if active_run(&app, &scope, id).await?.is_some() {
         return Err(locked());
     }
-    let added = add(&app, &scope, id, heard).await?;
+    outputs::check(&app, &scope, id, &outputs).await?;
+    let added = add(&app, &scope, id, said).await?;
     let thread = app.store.get_thread(&scope, id, Some(Window::Newest { limit: added.len() }).into()).await?;
+    let joined = outputs::join(&app, &scope, id, &outputs).await?;
+    let mut items: Vec<Value> = joined.iter().flat_map(|message| items_alone(id, message)).collect();
+    let given = |item: &Value| outputs.iter().any(|output| item["call_id"] == output.call.as_str());
+    items.retain(|item| item["type"] == "function_call_output" && given(item));
     let new = thread.messages.iter().filter(|message| added.contains(&message.id));
-    let items: Vec<Value> = new.flat_map(|message| items_alone(id, message)).collect();
+    items.extend(new.flat_map(|message| items_alone(id, message)));
     Ok(axum::Json(crate::dialect::page(&items, false)).into_response())
 }
 

@@ -24,6 +24,7 @@ stories!(
     an_approval_that_is_not_there_is_refused,
     refusals_are_words_for_people,
     what_others_have_is_not_there,
+    a_name_is_its_users_own,
     a_key_is_one_run,
     files_of_a_chat_from_elsewhere_come_along,
 );
@@ -599,14 +600,67 @@ async fn what_others_have_is_not_there(backend: Backend) -> Option<()> {
         assert_eq!(other.get("/v1/ai/chat/mine/stream").await.status, 204);
         assert_eq!(other.post("/v1/ai/chat/mine/stop").await.status, 404);
     }
-    let bob = world.member("carl").await;
+    let carl = world.member("carl").await;
+    let conversation = live.header("threadkeep-conversation");
     assert_eq!(
-        ask(post(&bob, &json!({ "id": "mine", "message": user("v", "let me in") }))).await.status,
+        ask(post(&carl, &json!({ "id": conversation, "message": user("v", "let me in") }))).await.status,
         404
     );
     let eve = world.stranger("mallory").await;
     assert_eq!(text(&chat(&eve, json!({ "id": "mine", "message": user("v", "hi") })).await), "Hello.");
     gate.open();
+    live.rest().await;
+    Some(())
+}
+
+async fn a_name_is_its_users_own(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let (bob, carl) = (world.member("bob").await, world.member("carl").await);
+    let said = async |who: &World, id: &str, says: &str| {
+        let live = Live::open(post(who, &json!({ "id": id, "message": user("u", says) }))).await;
+        let conversation = live.header("threadkeep-conversation");
+        live.rest().await;
+        let shown = who.get(&format!("/v1/ai/chat/{id}")).await.body["messages"].clone();
+        assert_eq!(shown[0]["parts"][0]["text"], says, "{shown}");
+        conversation
+    };
+    let (first, second) = (said(&bob, "main", "bob's").await, said(&carl, "main", "carl's").await);
+    assert_ne!(first, second);
+    assert_eq!(said(&bob, "main", "bob's").await, first);
+    // The other dialect knows it by the same name, and so do the paths of one chat.
+    let thread = json!({ "threadId": "main" });
+    let connect = |who: &World| who.request(Method::POST, "/v1/ag-ui/connect").json(&thread);
+    let joined = Live::open(connect(&carl)).await.rest().await;
+    assert_eq!(joined[1].data["messages"][0]["content"], "carl's");
+    assert_eq!(carl.post("/v1/ai/chat/main/stop").await.status, 200);
+    assert_eq!(carl.get("/v1/ai/chat/other").await.status, 404);
+    // Before names were their users' own the workspace had one of each: it stays that to all who see it.
+    let old = domain::run::named_id(world.workspace, "old");
+    let made = |who: &World| {
+        let body = json!({ "data": { "type": "chat_conversation", "id": old } });
+        let request = who.request(Method::POST, "/v1/chat-conversations");
+        request.header("content-type", "application/vnd.api+json").body(body.to_string())
+    };
+    assert_eq!(ask(made(&bob)).await.status, 201);
+    assert_eq!(said(&bob, "old", "bob's").await, old.to_string());
+    let own = said(&carl, "old", "carl's").await;
+    assert_ne!(own, old.to_string());
+    let shared = json!({ "data": { "type": "chat_conversation", "id": old,
+        "attributes": { "visibility": "workspace" } } });
+    let patch = bob.request(Method::PATCH, &format!("/v1/chat-conversations/{old}"));
+    let patch = patch.header("content-type", "application/vnd.api+json").body(shared.to_string());
+    assert_eq!(ask(patch).await.status, 200);
+    let dora = world.member("dora").await;
+    let shown = dora.get("/v1/ai/chat/old").await.body["messages"].clone();
+    assert_eq!(shown[0]["parts"][0]["text"], "bob's");
+    assert_eq!(said(&carl, "old", "carl's").await, own, "who has one of his own keeps it");
+    // Where all see what is new, a name is everybody's.
+    let path = format!("/v1/workspaces/{}", world.workspace);
+    let patch = world.send(Method::PATCH, &path, Some(&json!({ "default_visibility": "workspace" }))).await;
+    assert_eq!(patch.status, 200, "{}", patch.text);
+    let first = said(&bob, "team", "bob's").await;
+    let live = Live::open(post(&carl, &json!({ "id": "team", "message": user("v", "carl's") }))).await;
+    assert_eq!(live.header("threadkeep-conversation"), first);
     live.rest().await;
     Some(())
 }

@@ -17,6 +17,9 @@ stories!(
     images_and_files_of_items_are_kept,
     items_are_what_responses_put_out,
     an_item_is_taken_out,
+    an_output_may_come_after_its_call,
+    what_a_call_is_given_stays_as_it_was,
+    items_come_back_as_they_were_given,
 );
 
 async fn conversations_have_items_and_metadata(backend: Backend) -> Option<()> {
@@ -322,5 +325,125 @@ async fn an_item_is_taken_out(backend: Backend) -> Option<()> {
     }
     assert_eq!(left.len(), before.len() - 6, "{before:?} {left:?}");
     assert!(left.iter().all(|id| before.contains(id)) && left.last() == before.last(), "{before:?} {left:?}");
+    Some(())
+}
+
+async fn an_output_may_come_after_its_call(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let call = |id: &str| json!({ "type": "function_call", "call_id": id, "name": "f", "arguments": "{}" });
+    let output =
+        |id: &str, output: Value| json!({ "type": "function_call_output", "call_id": id, "output": output });
+    let given = json!([{ "role": "user", "content": "Go" }]);
+    let made = ask(post(&world, "/v1/conversations", &json!({ "items": given }))).await.body;
+    let path = format!("/v1/conversations/{}/items", made["id"].as_str().unwrap());
+    let add = async |items: Value| ask(post(&world, &path, &json!({ "items": items }))).await;
+    let listed = async || world.get(&format!("{path}?order=asc")).await.body["data"].clone();
+    let added = add(json!([call("a"), call("b"), call("c")])).await.body["data"].clone();
+    assert_eq!(types(&json!({ "output": added })), ["function_call"; 3]);
+    assert_eq!(added.as_array().unwrap()[..], listed().await.as_array().unwrap()[1..]);
+    // Both at once, each in a request of its own.
+    let (first, second) = tokio::join!(
+        add(json!([output("b", json!([{ "type": "input_text", "text": "two" }]))])),
+        add(json!([output("a", json!("one")), { "role": "user", "content": "And?" }]))
+    );
+    let (first, second) = (&first.body["data"], &second.body["data"]);
+    assert_eq!((&first[0]["call_id"], &first[0]["output"]), (&json!("b"), &json!("two")), "{first}");
+    assert_eq!((&second[0]["call_id"], &second[0]["output"]), (&json!("a"), &json!("one")), "{second}");
+    assert_eq!(second.as_array().unwrap().len(), 2, "{second}");
+    let all = listed().await;
+    let (made, came) = ("function_call", "function_call_output");
+    assert_eq!(
+        types(&json!({ "output": all })),
+        ["message", made, came, made, came, made, "message"],
+        "{all}"
+    );
+    assert_eq!([&all[1], &all[3], &all[5]], [&added[0], &added[1], &added[2]]);
+    assert_eq!([&all[2], &all[4], &all[6]], [&second[0], &first[0], &second[1]]);
+    // There is one for each call, and only where it waits: of a refused request nothing is kept.
+    for items in [
+        json!([output("b", json!("again"))]),
+        json!([output("never", json!("x"))]),
+        json!([output("c", json!("x")), output("c", json!("y"))]),
+    ] {
+        let at = items.as_array().unwrap().len() - 1;
+        let answer = add(items).await;
+        refused(&answer, 400, "invalid_value", json!(format!("items.{at}.call_id")));
+    }
+    for given in [Value::Null, json!(5), json!({ "text": "x" })] {
+        refused(&add(json!([output("c", given)])).await, 400, "invalid_value", json!("items.0.output"));
+    }
+    let part = json!([{ "type": "input_text", "text": "x" }, { "type": "output_text", "text": "y" }]);
+    refused(&add(json!([output("c", part)])).await, 400, "invalid_value", json!("items.0.output.1"));
+    let alone = json!({ "items": [{ "role": "user", "content": "Go" }, output("c", json!("x"))] });
+    let answer = ask(post(&world, "/v1/conversations", &alone)).await;
+    refused(&answer, 400, "invalid_value", json!("items.1.call_id"));
+    assert_eq!(listed().await, all);
+    Some(())
+}
+
+async fn what_a_call_is_given_stays_as_it_was(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let call = |arguments: &Value| json!({ "type": "function_call", "call_id": "a", "name": "f", "arguments": arguments });
+    for arguments in ["{\"x\":1}", "{bad", "[1]", "\"x\"", "7", "null"] {
+        let made = json!({ "items": [call(&json!(arguments))] });
+        let made = ask(post(&world, "/v1/conversations", &made)).await.body;
+        let path = format!("/v1/conversations/{}/items", made["id"].as_str().unwrap());
+        let item = world.get(&path).await.body["data"][0].clone();
+        assert_eq!(item["arguments"], arguments);
+        // And so it does when it comes back.
+        let again = ask(post(&world, &path, &json!({ "items": [item] }))).await.body["data"][0].clone();
+        assert_eq!(again["arguments"], arguments);
+    }
+    let answer = ask(post(&world, "/v1/conversations", &json!({ "items": [call(&json!({}))] }))).await;
+    refused(&answer, 400, "invalid_value", json!("items.0.arguments"));
+    Some(())
+}
+
+async fn items_come_back_as_they_were_given(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let cited = json!({ "type": "url_citation", "url": "https://a.example/", "title": "A", "start_index": 0,
+        "end_index": 3 });
+    let part = |text: &str, annotations: Value| json!({ "type": "output_text", "text": text, "annotations": annotations, "logprobs": [] });
+    let said = |content: Value| json!({ "type": "message", "role": "assistant", "status": "completed", "content": [content] });
+    let thought = |text: &str| {
+        json!({ "type": "reasoning", "status": "completed", "encrypted_content": format!("of {text}"),
+        "summary": [{ "type": "summary_text", "text": text }] })
+    };
+    let mut phased = said(part("Look.", json!([])));
+    phased["phase"] = json!("commentary");
+    let mut both = thought("Both.");
+    both["content"] = json!([{ "type": "reasoning_text", "text": "All of it." }]);
+    let given = vec![
+        json!({ "type": "message", "role": "developer", "status": "completed",
+            "content": [{ "type": "input_text", "text": "Be brief." }] }),
+        json!({ "type": "message", "role": "user", "status": "completed",
+            "content": [{ "type": "input_text", "text": "Go" }] }),
+        thought("One."),
+        both,
+        phased,
+        said(json!({ "type": "refusal", "refusal": "I may not." })),
+        said(part("See A.", json!([cited]))),
+    ];
+    let made = ask(post(&world, "/v1/conversations", &json!({ "items": given }))).await.body;
+    let path = format!("/v1/conversations/{}", made["id"].as_str().unwrap());
+    let listed = async || -> (Vec<String>, Vec<Value>) {
+        let list = world.get(&format!("{path}/items?order=asc")).await.body["data"].clone();
+        let mut items: Vec<Value> = serde_json::from_value(list).unwrap();
+        let ids = items.iter_mut().map(|item| item.as_object_mut().unwrap().remove("id").unwrap());
+        (ids.map(|id| id.as_str().unwrap().to_owned()).collect(), items)
+    };
+    let (ids, items) = listed().await;
+    assert_eq!(items, given);
+    // Also once others of them are gone, of which nothing is kept.
+    for at in [2, 4, 0] {
+        let gone = format!("{path}/items/{}", ids[at]);
+        assert_eq!(world.send(Method::DELETE, &gone, None).await.status, 200);
+    }
+    let left = [&given[1], &given[3], &given[5], &given[6]];
+    assert_eq!(listed().await.1.iter().collect::<Vec<_>>(), left);
+    let thread = world.conversation(&uuid(&made["id"], "conv_")).await.to_string();
+    for gone in ["of One.", "commentary", "developer"] {
+        assert!(!thread.contains(gone), "{gone}: {thread}");
+    }
     Some(())
 }

@@ -15,6 +15,7 @@ stories!(
     a_round_of_both_is_over_when_all_have_ended,
     only_functions_are_taken,
     a_waiting_run_is_cancelled,
+    a_model_has_as_many_calls_as_its_client_says,
 );
 
 fn events(list: &[Value]) -> Vec<Action> {
@@ -271,5 +272,28 @@ async fn a_waiting_run_is_cancelled(backend: Backend) -> Option<()> {
     assert_eq!(ended.body["status"], "cancelled", "{}", ended.text);
     let late = ask(post(&world, "/v1/responses", &more(&asked, &[output("c", json!("x"))]))).await;
     assert_eq!(late.status, 409, "{}", late.text);
+    Some(())
+}
+
+async fn a_model_has_as_many_calls_as_its_client_says(backend: Backend) -> Option<()> {
+    let list = |ids: &[&str]| calls(&ids.iter().map(|id| (*id, "list_files", "{}")).collect::<Vec<_>>());
+    let weather = calls(&[("w", "weather", "{}")]);
+    let (world, model) =
+        scripted(backend, vec![list(&["a"]), list(&["b", "c"]), weather, says("Done.")]).await?;
+    let agent = json!({ "name": "Lister", "runner": "model", "model": "openai/m", "tools": ["list_files"] });
+    let agent = world.send(Method::POST, "/v1/agents", Some(&agent)).await.body["id"].clone();
+    let body = json!({ "model": agent, "input": "Go", "tools": [function("weather")], "max_tool_calls": 2 });
+    let asked = create(&world, body).await;
+    assert_eq!((&asked["max_tool_calls"], called(&asked)), (&json!(2), vec!["a", "b", "c", "w"]), "{asked}");
+    // One too many is not made, and from then on only the client's own is offered.
+    let heard = answers(&model);
+    assert_eq!((heard.len(), heard[0] == heard[1]), (3, true), "{heard:?}");
+    assert!(heard[2].contains("no calls left"), "{heard:?}");
+    let offered: Vec<Value> = model.requests().iter().map(|request| request.body["tools"].clone()).collect();
+    let counts: Vec<usize> = offered.iter().map(|tools| tools.as_array().unwrap().len()).collect();
+    assert_eq!(counts, [2, 2, 1]);
+    assert_eq!(offered[2][0]["function"]["name"], "weather");
+    let ended = create(&world, more(&asked, &[output("w", json!("cold"))])).await;
+    assert_eq!(text(&ended), "Done.");
     Some(())
 }

@@ -1,16 +1,19 @@
 //! Requests and answers between the dialects: what a client of one asks reaches a provider of the other, and what that
 //! answers comes back as the client's own would say it.
 
+use reqwest::Method;
 use serde_json::{Value, json};
 use testkit::sandbox::Action;
 use testkit::server::{Answer, Backend};
 
 use crate::gateway::{ANTHROPIC, OPENAI, PATHS, data, events, post, read, stream, text, world_with};
-use crate::world::stories;
+use crate::world::{ask, stories};
 
 stories!(
     a_request_goes_on_as_it_is_to_a_provider_of_its_dialect,
+    the_features_that_a_request_uses_go_along,
     a_request_is_translated_for_the_other_provider,
+    all_that_was_said_is_told_to_the_other_provider,
     what_was_cached_is_counted_in_every_dialect,
     what_a_client_asks_of_the_answer_is_translated,
     an_answer_of_anthropic_comes_back_as_it_was,
@@ -74,6 +77,27 @@ async fn what_was_cached_is_counted_in_every_dialect(backend: Backend) -> Option
     Some(())
 }
 
+async fn the_features_that_a_request_uses_go_along(backend: Backend) -> Option<()> {
+    let (world, provider) = world_with(backend, stream(ANTHROPIC)).await?;
+    let body =
+        json!({ "model": "anthropic/m", "max_tokens": 9, "messages": [{ "role": "user", "content": "Hi" }] });
+    let long = "x".repeat(2049);
+    for (path, given, sent) in [
+        (PATHS[1], vec!["files-api-2025-04-14", "a,b"], Some("files-api-2025-04-14,a,b")),
+        (PATHS[1], vec![], None),
+        (PATHS[1], vec![long.as_str()], None),
+        (PATHS[0], vec!["a"], None),
+    ] {
+        let request = world.request(Method::POST, path).json(&body);
+        let request = given.iter().fold(request, |request, name| request.header("anthropic-beta", *name));
+        let answer = ask(request).await;
+        assert_eq!(answer.status, 200, "{}", answer.text);
+        let asked = provider.requests().pop().unwrap();
+        assert_eq!(asked.header("anthropic-beta"), sent, "{path} {given:?}");
+    }
+    Some(())
+}
+
 async fn a_request_is_translated_for_the_other_provider(backend: Backend) -> Option<()> {
     let (world, provider) = world_with(backend, stream(ANTHROPIC)).await?;
     let call =
@@ -112,6 +136,62 @@ async fn a_request_is_translated_for_the_other_provider(backend: Backend) -> Opt
         .collect();
     assert_eq!(roles, ["system", "user", "assistant", "tool", "user"]);
     assert_eq!(sent["messages"][2]["tool_calls"][0]["function"]["arguments"], "{\"x\":1}");
+    Some(())
+}
+
+async fn all_that_was_said_is_told_to_the_other_provider(backend: Backend) -> Option<()> {
+    let (world, provider) = world_with(backend, stream(ANTHROPIC)).await?;
+    let call =
+        json!({ "id": "functions.f:0", "type": "function", "function": { "name": "f", "arguments": "{}" } });
+    let body = json!({ "model": "anthropic/m", "max_tokens": 9, "messages": [
+        { "role": "assistant", "content": "Hello." }, { "role": "user", "content": "Go" },
+        { "role": "assistant", "content": null, "refusal": "I may not.", "tool_calls": [call] },
+        { "role": "tool", "tool_call_id": "functions.f:0", "content": "done" },
+        { "role": "assistant", "content": [{ "type": "refusal", "refusal": "I may " }] }] });
+    let answer = post(&world, PATHS[0], &body).await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    let sent = provider.request(0).await.unwrap().body["messages"].clone();
+    let roles: Vec<&Value> = sent.as_array().unwrap().iter().map(|message| &message["role"]).collect();
+    assert_eq!(roles, ["user", "assistant", "user", "assistant", "user", "assistant"]);
+    let said = |at: usize, n: usize| &sent[at]["content"][n];
+    assert_eq!((&said(1, 0)["text"], &said(3, 0)["text"]), (&json!("Hello."), &json!("I may not.")));
+    let (made, came) = (said(3, 1), said(4, 0));
+    assert_eq!((&made["id"], &made["id"]), (&json!("call_0"), &came["tool_use_id"]), "{sent}");
+    assert_eq!((&came["content"], &said(5, 0)["text"]), (&json!("done"), &json!("I may")));
+    // And the other way.
+    provider.then(stream(OPENAI));
+    let text = |text: &str| json!({ "type": "text", "text": text });
+    let found = json!({ "type": "search_result", "title": "Found", "source": "https://a.example/",
+        "content": [text("One."), text("Two.")] });
+    let note = json!({ "type": "document", "title": "Note", "context": "of May",
+        "source": { "type": "text", "media_type": "text/plain", "data": "Noted." } });
+    let paper = json!({ "type": "document", "title": "Paper", "context": "of June",
+        "source": { "type": "base64", "media_type": "application/pdf", "data": "JVBE" } });
+    let call = |id: &str| json!({ "type": "tool_use", "id": id, "name": "f", "input": {} });
+    let came = |id: &str, content: Value| {
+        let result = json!({ "type": "tool_result", "tool_use_id": id, "content": content });
+        json!({ "role": "user", "content": [result] })
+    };
+    let body = json!({ "model": "openai/m", "max_tokens": 9, "messages": [
+        { "role": "assistant", "content": "Hello." }, { "role": "user", "content": [note, paper] },
+        { "role": "assistant", "content": [call("a"), call("b")] }, came("a", json!([found])), came("b", json!("x")),
+        { "role": "assistant", "content": "So " }] });
+    post(&world, PATHS[1], &body).await;
+    let answer = post(&world, PATHS[1], &body).await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    let sent = provider.requests().pop().unwrap().body["messages"].clone();
+    let roles: Vec<&Value> = sent.as_array().unwrap().iter().map(|message| &message["role"]).collect();
+    assert_eq!(roles, ["assistant", "user", "assistant", "tool", "tool", "assistant"]);
+    assert_eq!(sent[1]["content"][0]["text"], "Note\n\nof May\n\nNoted.\n\nof June");
+    assert_eq!(sent[1]["content"][1]["file"]["filename"], "Paper");
+    assert_eq!(sent[3]["content"], "Found\n\nhttps://a.example/\n\nOne.\n\nTwo.");
+    assert_eq!((&sent[4]["content"], &sent[5]["content"]), (&json!("x"), &json!("So ")));
+    // Where there is nothing to answer nothing is sent.
+    let asked = provider.requests().len();
+    let body = json!({ "model": "anthropic/m", "messages": [{ "role": "system", "content": "Be brief." }] });
+    let answer = post(&world, PATHS[0], &body).await;
+    assert_eq!((answer.status, &answer.body["error"]["param"]), (400, &json!("messages")), "{}", answer.text);
+    assert_eq!(provider.requests().len(), asked);
     Some(())
 }
 

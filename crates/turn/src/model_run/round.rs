@@ -7,7 +7,7 @@ use std::time::Duration;
 use domain::entry::{ToolOutput, Trace};
 use domain::event::{RunEvent, Source, Sources, ToolCall, ToolCalls, ToolResult};
 use domain::message::Block;
-use domain::model::{Call, keepable};
+use domain::model::{Call, ToolSpec, keepable};
 use domain::prompt::FAILED;
 use domain::run::Usage;
 use domain::tool::{Planned, clip};
@@ -74,6 +74,30 @@ impl ModelRun<'_> {
     fn tool(&self, name: &str) -> Option<&Arc<dyn Tool>> {
         // Those of the client come after ours.
         self.specs.iter().position(|spec| spec.name == name).and_then(|at| self.tools.get(at))
+    }
+
+    /// What the model may call: once it has no calls of ours left, the client's tools alone.
+    pub(super) fn offered(&self) -> Arc<[ToolSpec]> {
+        match self.calls_left() {
+            Some(0) => self.specs.iter().skip(self.tools.len()).cloned().collect(),
+            _ => Arc::clone(&self.specs),
+        }
+    }
+
+    /// Calls that are more than the model has are told to it, and not made.
+    pub(super) fn refuse_more(&self, planned: &mut [Planned]) {
+        let Some(left) = self.calls_left() else { return };
+        let own = planned.iter_mut().filter(|planned| !self.is_brought(&planned.call.name));
+        for planned in own.skip(left) {
+            planned.args = Err("not made: there are no calls left for this answer".to_owned());
+        }
+    }
+
+    /// How many calls of the server's tools the model has, where that is bounded.
+    fn calls_left(&self) -> Option<usize> {
+        let own = |block: &&Block| matches!(block, Block::ToolCall { name, .. } if !self.is_brought(name));
+        let most = usize::try_from(self.max_calls?).unwrap_or(usize::MAX);
+        Some(most.saturating_sub(self.log.fold.blocks().iter().filter(own).count()))
     }
 
     /// Whether calls of this name are the client's to make.

@@ -26,6 +26,8 @@ pub const VERSION: &str = "2023-06-01";
 const STRICT_SINCE: &str = "2026-10-21";
 /// A request must name a limit; this is ours where nobody gave one.
 const MAX_TOKENS: u64 = 8192;
+/// A prompt must begin with the user.
+const SPEAKS_FIRST: &str = "(The assistant speaks first.)";
 /// The fewest tokens that may be given for thinking.
 const MIN_BUDGET: u64 = 1024;
 
@@ -63,6 +65,10 @@ impl LanguageModel for Anthropic {
         }
         if let Ok(version) = HeaderValue::from_str(&self.version) {
             headers.insert(HeaderName::from_static("anthropic-version"), version);
+        }
+        let beta = ask.verbatim_in(Dialect::Anthropic).and_then(|verbatim| verbatim.beta.as_deref());
+        if let Some(beta) = beta.and_then(|beta| HeaderValue::from_str(beta).ok()) {
+            headers.insert(HeaderName::from_static("anthropic-beta"), beta);
         }
         call::stream(Request {
             client: self.client.clone(),
@@ -249,10 +255,13 @@ fn messages(ask: &Ask) -> Vec<Value> {
         Some((last, content)) if *last == role => content.extend(blocks),
         _ => out.push((role, blocks)),
     };
+    let last = ask.prompt.messages.len().saturating_sub(1);
     for (at, said) in ask.prompt.messages.iter().enumerate() {
         match said {
             Said::User(words) => add("user", content(words)),
             Said::Assistant { text, calls } => {
+                // What it is to go on from must not end in white space.
+                let text = if at == last { text.trim_end() } else { text };
                 let own = ask.kept.get(&at).and_then(|blocks| as_said(blocks, calls));
                 add("assistant", own.unwrap_or_else(|| retold(text, calls)));
             }
@@ -268,6 +277,9 @@ fn messages(ask: &Ask) -> Vec<Value> {
                 add("user", results.collect());
             }
         }
+    }
+    if out.first().is_some_and(|(role, _)| *role == "assistant") {
+        out.insert(0, ("user", vec![json!({ "type": "text", "text": SPEAKS_FIRST })]));
     }
     // All up to here may be kept by the provider for the next call, which begins with the same. What it says itself is
     // left as it is.

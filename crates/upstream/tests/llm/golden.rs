@@ -100,7 +100,7 @@ fn mannered() -> Ask {
 fn verbatim(dialect: Dialect) -> Ask {
     let body = json!({ "model": "ours", "temperature": 0.5, "new_field": { "x": [1] },
         "messages": [{ "role": "user", "content": [{ "type": "new_part", "data": 1 }] }] });
-    Ask { verbatim: Some(Verbatim { dialect, body }), ..plain() }
+    Ask { verbatim: Some(Verbatim { dialect, body, beta: None }), ..plain() }
 }
 
 pub fn held(name: &str, body: &Value) {
@@ -192,7 +192,10 @@ fn the_strict_version_is_not_sent_what_it_refuses() {
         { "role": "assistant", "content": [document] },
         { "role": "user", "content": "and?" },
         { "role": "assistant", "content": [document, cited] }] });
-    let ask = Ask { verbatim: Some(Verbatim { dialect: Dialect::Anthropic, body: body.clone() }), ..plain() };
+    let ask = Ask {
+        verbatim: Some(Verbatim { dialect: Dialect::Anthropic, body: body.clone(), beta: None }),
+        ..plain()
+    };
     let strict = anthropic::request(&ask, "2026-10-21");
     let expected = json!([
         { "role": "user", "content": [text(json!({})), text(json!({ "citations": [] })), document] },
