@@ -38,10 +38,10 @@ pub async fn listen(
     shutdown: impl Future<Output = ()>,
 ) {
     let (before, after) = (GracefulShutdown::new(), GracefulShutdown::new());
-    let late = CancellationToken::new();
+    let over = CancellationToken::new();
     tokio::select! {
         () = shutdown => {}
-        () = accept(&listener, &router, app, (&before, &app.stopping)) => {}
+        () = accept(&listener, &router, app, (&before, &over)) => {}
     }
     app.draining.store(true, Ordering::Relaxed);
     app.stopping.cancel();
@@ -50,10 +50,10 @@ pub async fn listen(
     let runs = async {
         tokio::select! {
             () = app.turns.drain(RUNS) => {}
-            () = accept(&listener, &router, app, (&after, &late)) => {}
+            () = accept(&listener, &router, app, (&after, &over)) => {}
         }
         drop(listener);
-        late.cancel();
+        over.cancel();
         after.shutdown().await;
     };
     // Runs first: their readers' requests end with them.
@@ -63,12 +63,12 @@ pub async fn listen(
     }
 }
 
-/// Takes connections without end. Those that have said nothing yet are dropped once `silent` is cancelled.
+/// Takes connections without end. Those that have said nothing by then are dropped when all is `over`.
 async fn accept(
     listener: &TcpListener,
     router: &Router,
     app: &AppState,
-    (graceful, silent): (&GracefulShutdown, &CancellationToken),
+    (graceful, over): (&GracefulShutdown, &CancellationToken),
 ) {
     loop {
         let stream = match listener.accept().await {
@@ -83,11 +83,11 @@ async fn accept(
         // Small writes of a stream must not wait for each other.
         let _ = stream.set_nodelay(true);
         give_up_on_the_silent(&stream);
-        let (router, watcher, silent) = (router.clone(), graceful.watcher(), silent.clone());
+        let (router, watcher, over) = (router.clone(), graceful.watcher(), over.clone());
         app.tasks.spawn(async move {
             let protocol = tokio::select! {
                 protocol = Protocol::of(&stream, HEAD_TIMEOUT) => protocol,
-                () = silent.cancelled() => return,
+                () = over.cancelled() => return,
             };
             let served = match protocol {
                 Ok(protocol) => serve(stream, protocol, router, watcher).await,

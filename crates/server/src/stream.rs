@@ -159,8 +159,8 @@ impl Reader {
         matches!(run, Err(StoreError::NotFound))
     }
 
-    /// The end of a run whose conversation was deleted under its readers: nothing of it is told any more, but that. It is
-    /// not in the log, so it has none of its numbers: restored, the run goes on for this reader where it was.
+    /// The end of a run whose conversation was deleted under its readers: nothing of it is told any more, but that. Of one
+    /// that has begun it is not in the log and has none of its numbers: restored, this reader goes on where it was.
     fn gone(&mut self) -> Bytes {
         self.telling.over = true;
         let (code, message) = ("cancelled".to_owned(), "the conversation was deleted".to_owned());
@@ -180,7 +180,7 @@ impl Reader {
                 self.telling.renderer.push(seq, now, event.name(), &data, &mut out);
             }
         }
-        unnumbered(&out).into()
+        if last == 0 { out.into() } else { unnumbered(&out).into() }
     }
 
     /// Tells the dialect what the run has cost, where it has a word for that.

@@ -86,7 +86,7 @@ async fn a_draining_server_takes_no_turns(backend: Backend) -> Option<()> {
         // The run keeps the door open for its sandbox alone.
         let ready =
             reqwest::Client::builder().no_proxy().build().unwrap().get(format!("http://{address}/readyz"));
-        while ready.try_clone().unwrap().send().await.unwrap().status() == 200 {
+        while ready.try_clone().unwrap().send().await.is_ok_and(|answer| answer.status() == 200) {
             tokio::task::yield_now().await;
         }
         late.write_all(format!("\r\n{body}").as_bytes()).await.unwrap();

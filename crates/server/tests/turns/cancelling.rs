@@ -224,13 +224,15 @@ async fn what_a_left_run_used_is_kept(backend: Backend) -> Option<()> {
     let call = json!({ "index": 0, "id": "c", "function": { "name": "search_pages", "arguments": "{\"query\":\"x\"}" } });
     let calls = json!({ "choices": [{ "delta": { "tool_calls": [call] } }] });
     let planned = OPENAI.replace("{\"choices\":[{\"delta\":{\"content\":\"Hi\"}}]}", &calls.to_string());
-    provider.then(stream(&planned.replace("\"stop\"", "\"tool_calls\"")));
-    provider.then(vec![Action::Hang]);
-    let running = world.begin_async(&json!({ "message": "Look", "mode": "ask", "model": "openai/m" })).await;
-    provider.request(2).await.unwrap();
-    let left = clear(running["conversation"].as_str().unwrap()).await;
-    let metadata = json!({ "model": "openai/m", "context_from": running["message"], "usage": usage });
+    provider.play(stream(&planned.replace("\"stop\"", "\"tool_calls\"")));
+    provider.play(vec![Action::Hang]);
+    let turn = json!({ "message": "Look", "mode": "ask", "model": "openai/m", "on_disconnect": "continue" });
+    let mut running = world.begin(&turn).await;
+    running.until("tool_result").await;
+    let left = clear(&running.conversation()).await;
+    let metadata = json!({ "model": "openai/m", "context_from": running.message(), "usage": usage });
     assert_eq!((&left["tokenCount"], &left["metadata"]), (&json!(3), &metadata), "{left}");
+    assert_eq!(left["parts"][1]["code"], "interrupted", "{left}");
     Some(())
 }
 
