@@ -160,7 +160,7 @@ impl Reader {
     }
 
     /// The end of a run whose conversation was deleted under its readers: nothing of it is told any more, but that. Of one
-    /// that has begun it is not in the log and has none of its numbers: restored, this reader goes on where it was.
+    /// that has begun it is not in the log, and its number stays that of the last event: restored, this reader goes on there.
     fn gone(&mut self) -> Bytes {
         self.telling.over = true;
         let (code, message) = ("cancelled".to_owned(), "the conversation was deleted".to_owned());
@@ -180,7 +180,7 @@ impl Reader {
                 self.telling.renderer.push(seq, now, event.name(), &data, &mut out);
             }
         }
-        if last == 0 { out.into() } else { unnumbered(&out).into() }
+        if last == 0 { out.into() } else { numbered(&out, last).into() }
     }
 
     /// Tells the dialect what the run has cost, where it has a word for that.
@@ -206,9 +206,11 @@ impl Reader {
     }
 }
 
-fn unnumbered(frames: &[u8]) -> Vec<u8> {
+/// These frames, all with this number.
+fn numbered(frames: &[u8], number: i64) -> Vec<u8> {
+    let (mark, number) = (b"id: ", format!("id: {number}\n").into_bytes());
     let lines = frames.split_inclusive(|byte| *byte == b'\n');
-    lines.filter(|line| !line.starts_with(b"id: ")).flatten().copied().collect()
+    lines.flat_map(|line| if line.starts_with(mark) { &number } else { line }).copied().collect()
 }
 
 /// The response that streams a run to its caller.

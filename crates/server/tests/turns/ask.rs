@@ -253,8 +253,7 @@ async fn a_cancelled_answer_lets_the_provider_go(backend: Backend) -> Option<()>
 
 async fn a_name_that_is_no_model_is_told(backend: Backend) -> Option<()> {
     let world = World::start(backend).await?;
-    for (name, words) in [("gpt", "provider/model"), ("openai/gpt", "OPENAI_API_KEY"), ("x/y", "no provider")]
-    {
+    for (name, words) in [("openai/gpt", "OPENAI_API_KEY"), ("x/y", "no provider")] {
         let stream = world.begin(&json!({ "message": "Hi", "mode": "ask", "model": name })).await;
         let run = stream.run();
         stream.rest().await;
