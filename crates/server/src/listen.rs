@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{Request, State};
+use axum::http::{HeaderValue, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use hyper::server::conn::{http1, http2};
@@ -20,6 +21,7 @@ use crate::head;
 use crate::problem::Problem;
 use crate::protocol::Protocol;
 use crate::state::AppState;
+use crate::stream::COME_BACK;
 
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a peer may leave what it was sent unacknowledged, or take nothing of it.
@@ -112,13 +114,18 @@ const CALLBACKS: [&str; 8] = [
     "/metrics",
 ];
 
-/// On a server that stops, all else is for another node, or the next start.
+/// On a server that stops, all else is for another node, or the next start. A reader is sent there: a browser's
+/// `EventSource` gives up for good on any status but 200.
 pub async fn callbacks_alone(State(app): State<AppState>, request: Request, next: Next) -> Response {
     let path = request.uri().path();
-    if app.is_draining() && !CALLBACKS.iter().any(|callback| path.starts_with(callback)) {
-        return Problem::unavailable("The server is stopping; try again shortly.", 1).into_response();
+    if !app.is_draining() || CALLBACKS.iter().any(|callback| path.starts_with(callback)) {
+        return next.run(request).await;
     }
-    next.run(request).await
+    let sent_events = HeaderValue::from_static("text/event-stream");
+    if path.ends_with("/events") && request.headers().get(header::ACCEPT) == Some(&sent_events) {
+        return ([(header::CONTENT_TYPE, sent_events)], COME_BACK).into_response();
+    }
+    Problem::stopping().into_response()
 }
 
 /// A reader that vanished without a word, or reads no more, is nobody's reader: it holds its place, and a run that is to

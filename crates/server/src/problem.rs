@@ -57,6 +57,10 @@ impl Problem {
         }
     }
 
+    pub fn stopping() -> Self {
+        Self::unavailable("The server is stopping; try again shortly.", 1)
+    }
+
     pub fn not_found() -> Self {
         Self::new(
             StatusCode::NOT_FOUND,

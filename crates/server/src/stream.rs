@@ -27,7 +27,7 @@ pub const HEARTBEAT: Duration = Duration::from_secs(15);
 /// A stream ends within this of its reader losing the right to read, where nothing tells of it before.
 const RECHECK: Duration = Duration::from_secs(30);
 /// To a reader that has to go on elsewhere because this node stops: how soon it may come back, in milliseconds.
-const COME_BACK: &[u8] = b"retry: 500\n\n";
+pub const COME_BACK: &[u8] = b"retry: 500\n\n";
 
 /// How a run is told to one reader.
 pub struct Telling {
@@ -159,8 +159,7 @@ impl Reader {
         matches!(run, Err(StoreError::NotFound))
     }
 
-    /// The end of a run whose conversation was deleted under its readers: nothing of it is told any more, but that. Of one
-    /// that has begun it is not in the log, and its number stays that of the last event: restored, this reader goes on there.
+    /// The end of a run whose conversation was deleted under its readers: nothing of it is told any more, but that.
     fn gone(&mut self) -> Bytes {
         self.telling.over = true;
         let (code, message) = ("cancelled".to_owned(), "the conversation was deleted".to_owned());
@@ -180,7 +179,7 @@ impl Reader {
                 self.telling.renderer.push(seq, now, event.name(), &data, &mut out);
             }
         }
-        if last == 0 { out.into() } else { numbered(&out, last).into() }
+        out.into()
     }
 
     /// Tells the dialect what the run has cost, where it has a word for that.
@@ -204,13 +203,6 @@ impl Reader {
         let known = self.caller.app().store.list_approvals(scope.workspace, self.turn.run).await;
         known.is_ok_and(|known| all_undecided(&known, waiting))
     }
-}
-
-/// These frames, all with this number.
-fn numbered(frames: &[u8], number: i64) -> Vec<u8> {
-    let (mark, number) = (b"id: ", format!("id: {number}\n").into_bytes());
-    let lines = frames.split_inclusive(|byte| *byte == b'\n');
-    lines.flat_map(|line| if line.starts_with(mark) { &number } else { line }).copied().collect()
 }
 
 /// The response that streams a run to its caller.

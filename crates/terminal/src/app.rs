@@ -227,7 +227,9 @@ impl App {
 
     fn over(&mut self, failure: Option<&Failure>) {
         self.items = None;
-        if let Some(Failure::Refused { .. }) = failure
+        // Refused for good: where the server was busy it may have taken the turn before.
+        if let Some(refused @ Failure::Refused { .. }) = failure
+            && !refused.passes()
             && let Some(made) = self.session.unmake()
         {
             let server = self.session.server.clone();

@@ -120,7 +120,10 @@ impl Turns {
                 _ = self.interrupt.recv() => { stopping = self.stop(session, run, stopping).await?; continue }
                 _ = self.terminate.recv() => { stopping = self.stop(session, run, stopping).await?; continue }
             };
-            if let Some(Err(Failure::Refused { .. })) = &item {
+            // Refused for good: where the server was busy it may have taken the turn before.
+            if let Some(Err(failure @ Failure::Refused { .. })) = &item
+                && !failure.passes()
+            {
                 session.take_back().await;
             }
             match item.transpose()? {

@@ -10,7 +10,7 @@ use domain::message::{Block, Message, MessageRole, NewMessage, Window, plain_tex
 use domain::run::{
     Brought, Run, RunStatus, StartTurn, TurnMessage, message_id, named_id, own_named_id, spelled_id,
 };
-use domain::scope::Scope;
+use domain::scope::{Role, Scope};
 use serde::Deserialize;
 use store::bag::purge_one;
 use store::files::Purgeable;
@@ -53,8 +53,9 @@ impl Opened {
 /// caller sees one; else the one that it gets when it is made. Nothing in that depends on what the caller does not see.
 pub async fn conversation_id(app: &AppState, scope: &Scope, name: &str) -> Result<Uuid, Problem> {
     let (own, shared) = (own_named_id(scope.workspace, &scope.user, name), named_id(scope.workspace, name));
-    if own == shared {
-        return Ok(own);
+    // A key that acts for the workspace may be replaced by another.
+    if own == shared || scope.role == Role::Service {
+        return Ok(shared);
     }
     for id in [own, shared] {
         match app.store.get_thread(scope, id, None.into()).await {

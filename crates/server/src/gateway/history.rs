@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use domain::model::{Call, Said};
+use domain::model::{Answer, Call, Said};
 use domain::prompt::paired;
 
 /// As many characters as every provider takes.
@@ -21,7 +21,14 @@ fn name_calls(said: &mut [Said]) {
     for at in 0..said.len() {
         let (before, after) = said.split_at_mut(at + 1);
         let Some(Said::Assistant { calls, .. }) = before.last_mut() else { continue };
+        let mut answers: Vec<&mut Answer> = match after.first_mut() {
+            Some(Said::Answers(answers)) => answers.iter_mut().collect(),
+            _ => Vec::new(),
+        };
         for call in calls {
+            // Calls that share an id are answered in their order.
+            let own = answers.iter().position(|answer| answer.id == call.id);
+            let own = own.map(|at| answers.remove(at));
             if is_good(&call.id) && taken.insert(call.id.clone()) {
                 continue;
             }
@@ -31,9 +38,7 @@ fn name_calls(said: &mut [Said]) {
                 id = format!("call_{made}");
             }
             made += 1;
-            if let Some(Said::Answers(answers)) = after.first_mut()
-                && let Some(answer) = answers.iter_mut().rfind(|answer| answer.id == call.id)
-            {
+            if let Some(answer) = own {
                 answer.id.clone_from(&id);
             }
             call.id = id;
@@ -55,8 +60,6 @@ fn is_good(id: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use domain::model::Answer;
-
     use super::*;
 
     fn asked(ids: &[&str]) -> Said {
@@ -91,6 +94,25 @@ mod tests {
                 answered(&[("call_4", "five"), ("toolu_x-9", "six")]),
             ],
         );
+        assert_eq!(history(said), told);
+    }
+
+    #[test]
+    fn calls_that_share_an_id_are_answered_in_their_order() {
+        let said = vec![
+            asked(&["", "", "c", "c", "c"]),
+            answered(&[("", "one"), ("", "two"), ("c", "three"), ("c", "four"), ("c", "five")]),
+        ];
+        let told = vec![
+            asked(&["call_0", "call_1", "c", "call_2", "call_3"]),
+            answered(&[
+                ("call_0", "one"),
+                ("call_1", "two"),
+                ("c", "three"),
+                ("call_2", "four"),
+                ("call_3", "five"),
+            ]),
+        ];
         assert_eq!(history(said), told);
     }
 }

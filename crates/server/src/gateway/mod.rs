@@ -133,6 +133,10 @@ pub async fn authenticate(State(app): State<AppState>, mut request: Request, nex
             Err(problem) => problem.into_response(),
         };
     }
+    // Runs are let finish; nobody else begins anything here.
+    if app.is_draining() {
+        return Problem::stopping().into_response();
+    }
     let headers = request.headers_mut();
     if let (None, Some(key)) = (headers.get(header::AUTHORIZATION), given)
         && let Ok(value) = HeaderValue::from_str(&format!("Bearer {key}"))

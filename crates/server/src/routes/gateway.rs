@@ -187,16 +187,16 @@ async fn answer(
             telling.batch().await
         };
         let batch = batch.unwrap_or_else(lost);
-        let end = match batch.last() {
-            Some(ModelEvent::End(end)) => Some(end.clone()),
-            _ => None,
+        let (before, end) = match batch.split_last() {
+            Some((ModelEvent::End(end), before)) => (before, Some(end.clone())),
+            _ => (&*batch, None),
         };
+        begun.extend(telling.write(before).await);
         // A failure before the first word is an answer of its own; words may come in the same batch.
-        let nothing_said = begun.is_empty() && batch.len() == 1;
-        if let (Some(Err(fault)), true) = (&end, nothing_said || !asked.stream) {
+        if let (Some(Err(fault)), true) = (&end, begun.is_empty() || !asked.stream) {
             return Err(fault.clone().into());
         }
-        begun.extend(telling.write(&batch).await);
+        begun.extend(telling.write(&batch[before.len()..]).await);
         match end {
             _ if asked.stream && !begun.is_empty() => return Ok(streamed(telling, begun)),
             Some(_) => return Ok(axum::Json(telling.writer.whole()).into_response()),

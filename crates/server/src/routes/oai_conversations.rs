@@ -234,9 +234,10 @@ pub async fn create_items(
         return Err(locked());
     }
     outputs::check(&app, &scope, id, &outputs).await?;
+    // First, for another request may have told one of them meanwhile.
+    let joined = outputs::join(&app, &scope, id, &outputs).await?;
     let added = add(&app, &scope, id, said).await?;
     let thread = app.store.get_thread(&scope, id, Some(Window::Newest { limit: added.len() }).into()).await?;
-    let joined = outputs::join(&app, &scope, id, &outputs).await?;
     let mut items: Vec<Value> = joined.iter().flat_map(|message| items_alone(id, message)).collect();
     let given = |item: &Value| outputs.iter().any(|output| item["call_id"] == output.call.as_str());
     items.retain(|item| item["type"] == "function_call_output" && given(item));

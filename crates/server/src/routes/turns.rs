@@ -327,7 +327,7 @@ impl From<TurnError> for Problem {
                 "/tools",
                 "An agent in a sandbox has tools of its own alone: name a model, or an agent whose runner is one.",
             ),
-            TurnError::Draining => Self::unavailable("The server is stopping; try again shortly.", 1),
+            TurnError::Draining => Self::stopping(),
             TurnError::Store(error) => error.into(),
         }
     }

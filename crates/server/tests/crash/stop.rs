@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
+use reqwest::Method;
 use serde_json::json;
 use testkit::process::ServerProcess;
 use testkit::sandbox::{Action, Release};
@@ -66,10 +67,17 @@ async fn a_sandbox_calls_back_until_its_run_has_ended(postgres: bool) {
     let envelope = house.sandbox.request(0).await.expect("an envelope").body;
     server.signal(Signal::SIGTERM).expect("a signal");
     while caller.get("/readyz").await.status == 200 {}
-    for path in ["/v1/chat-conversations", "/v1/workspaces", "/"] {
+    for path in ["/v1/chat-conversations", "/v1/workspaces", "/v1/models", "/"] {
         let refused = caller.get(path).await;
         assert_eq!((refused.status, refused.header("retry-after")), (503, "1"), "{path}: {}", refused.text);
     }
+    // A browser's own reader gives up for good on any other status.
+    let reader = caller.request(Method::GET, &format!("/v1/runs/{}/events", accepted.run));
+    let reader = reader.header("accept", "text/event-stream").send().await.expect("an answer");
+    assert_eq!(
+        (reader.status().as_u16(), reader.text().await.expect("a text")),
+        (200, "retry: 500\n\n".into())
+    );
     let text = |name: &str| envelope[name].as_str().expect("a text").to_owned();
     let client = reqwest::Client::builder().no_proxy().build().expect("a client");
     let config = client.get(format!("{}/config", text("agent_url"))).bearer_auth(text("config_token"));

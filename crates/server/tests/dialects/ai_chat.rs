@@ -654,6 +654,19 @@ async fn a_name_is_its_users_own(backend: Backend) -> Option<()> {
     let shown = dora.get("/v1/ai/chat/old").await.body["messages"].clone();
     assert_eq!(shown[0]["parts"][0]["text"], "bob's");
     assert_eq!(said(&carl, "old", "carl's").await, own, "who has one of his own keeps it");
+    // Keys that act for the workspace have its names in common, for one comes in another's place.
+    let mut kept = Vec::new();
+    for name in ["old key", "new key"] {
+        let key = json!({ "name": name, "role": "service" });
+        let key = world.send(Method::POST, "/v1/api-keys", Some(&key)).await.body["key"].clone();
+        let chat = json!({ "id": "served", "message": user("s", "hi") }).to_string();
+        let chat =
+            world.server.request(Method::POST, "/v1/ai/chat").bearer_auth(key.as_str().unwrap()).body(chat);
+        let live = Live::open(chat.header("content-type", "application/json")).await;
+        kept.push(live.header("threadkeep-conversation"));
+        live.rest().await;
+    }
+    assert_eq!(kept[0], kept[1]);
     // Where all see what is new, a name is everybody's.
     let path = format!("/v1/workspaces/{}", world.workspace);
     let patch = world.send(Method::PATCH, &path, Some(&json!({ "default_visibility": "workspace" }))).await;

@@ -184,6 +184,13 @@ async fn failures_are_told_as_clients_expect_them(backend: Backend) -> Option<()
         "{}",
         answer.text
     );
+    // What comes before the first word is none: a failure that comes with it has its own status.
+    let start = &ANTHROPIC[..ANTHROPIC.find("data: {\"type\":\"content_block_delta").unwrap()];
+    let error = r#"{"type":"error","error":{"type":"overloaded_error","message":"busy"}}"#;
+    provider.play(stream(&format!("{start}data: {error}\n\n")));
+    let body = json!({ "model": "anthropic/m", "messages": user, "stream": true, "max_tokens": 9 });
+    let answer = post(&world, PATHS[1], &body).await;
+    assert!(answer.status >= 500 && answer.text.contains("busy"), "{}: {}", answer.status, answer.text);
     // After the first word it is an event.
     let mut script = stream(half);
     // Apart from the end, so that it is told before.
