@@ -23,8 +23,9 @@ async fn a_fork_bomb_ends_in_a_failed_step() {
             let world =
                 World::with(user, &[("THREADKEEP_SANDBOX_PROCESSES", "64"), ("SANDBOX_BUBBLEWRAP", way)])
                     .await;
-            // The shell itself comes to need a process that it does not get.
-            let bomb = "bomb() { bomb | bomb & sleep 9; }; bomb & while sleep 0.1; do :; done";
+            // The shell itself comes to need more processes than it is left.
+            let bomb = "python3 -c 'import os, time\nwhile True:\n  try: os.fork() or time.sleep(99)\n  except OSError: pass' & \
+                        sleep 2; sleep 9 | sleep 9 | sleep 9";
             let step = failed_step(&world, bomb).await;
             assert!(step["error"].as_str().unwrap().contains("SANDBOX_PROCESSES"), "{step}");
             let spread = "python3 -c 'import os\nwhile True:\n  try: os.fork()\n  except OSError: pass'";
