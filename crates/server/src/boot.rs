@@ -38,6 +38,7 @@ use uuid::Uuid;
 
 use crate::auth::token::TokenRules;
 use crate::config::{self, Config, Database, McpServer, Provider, Source};
+use crate::extract::taken_back::TakenBack;
 use crate::limit::{Counted, RateLimit};
 use crate::routes::api_keys::make_key;
 use crate::state::{App, AppState, Local};
@@ -145,6 +146,7 @@ pub async fn build(
         workspace_rate,
         metrics: observe::metrics_handle(),
         draining: AtomicBool::new(false),
+        taken_back: TakenBack::default(),
         stopping: CancellationToken::new(),
     });
     tidy::keep_tidy(&app);

@@ -10,6 +10,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::extract::caller::authenticate;
+use crate::extract::taken_back;
 use crate::jsonapi::schema::{ErrorsDocument, ProblemDocument};
 use crate::problem::{self, Problem};
 use crate::routes::{
@@ -169,6 +170,7 @@ pub fn router(app: &AppState) -> Router {
         .method_not_allowed_fallback(wrong_method)
         .layer(from_fn_with_state(app.clone(), listen::callbacks_alone))
         .layer(from_fn_with_state(app.clone(), host::guard))
+        .layer(from_fn(taken_back::before_the_answer))
         .layer(from_fn(head::bound))
         .layer(CatchPanicLayer::custom(|_: Box<dyn std::any::Any + Send>| {
             Problem::internal().into_response()

@@ -19,6 +19,7 @@ use upstream::llm::models::Models;
 use uuid::Uuid;
 
 use crate::auth::token::TokenRules;
+use crate::extract::taken_back::TakenBack;
 use crate::limit::RateLimit;
 
 pub struct App {
@@ -45,6 +46,8 @@ pub struct App {
     pub rate: Option<RateLimit>,
     pub workspace_rate: Option<RateLimit>,
     pub metrics: metrics_exporter_prometheus::PrometheusHandle,
+    /// Uploads that are being taken back.
+    pub taken_back: TakenBack,
     /// Work that a shutdown waits for.
     pub tasks: TaskTracker,
     pub draining: AtomicBool,

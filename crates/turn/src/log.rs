@@ -100,6 +100,7 @@ impl RunLog {
 
     /// As `event`, of an execution: with the sandbox's own line, which its readers get.
     pub(crate) fn forward(&mut self, ts: i64, event: &RunEvent, line: Raw) -> Result<(), TurnError> {
+        self.fold.push(ts, event);
         self.event_unfolded(ts, event, Some(line))
     }
 

@@ -7,7 +7,7 @@ use domain::answer::message_json;
 use domain::entry::{Dispatch as Sent, EntryError, decode, decode_event};
 use domain::event::{Done, Failed, Finished, Raw, RunEvent};
 use domain::fold::Fold;
-use domain::message::{MessageRole, NewMessage};
+use domain::message::{MessageRole, NewMessage, plain_text};
 use domain::run::{Run, RunError, RunStatus, Usage};
 use domain::scope::{Role, Scope};
 use jiff::Timestamp;
@@ -189,6 +189,7 @@ impl Turns {
         let ts = ending.ts.unwrap_or(now.as_millisecond());
         let assistant = run.conversation.map(|_| Arc::new(answer(&mut log, ending, ts, run.id, now)));
         let message = assistant.as_deref().and_then(message_json);
+        let response = run.execution.and_then(|_| response(&log, ending));
         let end = log.end();
         log.event_unfolded(ts, &ending.event(message), ending.line.clone())?;
         log.event_unfolded(now.as_millisecond(), &RunEvent::Done(Done { status: ending.status }), None)?;
@@ -198,7 +199,7 @@ impl Turns {
         let settlement = Settlement {
             status: ending.status,
             error: ending.outcome.as_ref().err().cloned(),
-            response: ending.outcome.as_ref().ok().filter(|_| run.execution.is_some()).cloned(),
+            response,
             assistant,
             files_logged: log.files_logged,
             counted,
@@ -358,6 +359,14 @@ fn answer(log: &mut RunLog, ending: &Ending, ts: i64, id: Uuid, now: Timestamp) 
         token_count: ending.counted.output_tokens + ending.usage.output_tokens,
         metadata: ending.metadata.clone().unwrap_or_else(|| "{}".into()),
         ..NewMessage::new(id, MessageRole::Assistant, &blocks, now)
+    }
+}
+
+/// What an execution has answered: where its end says nothing, what it said before.
+fn response(log: &RunLog, ending: &Ending) -> Option<String> {
+    match ending.outcome.as_ref().ok()?.as_str() {
+        "" => Some(plain_text(log.fold.blocks())),
+        said => Some(said.to_owned()),
     }
 }
 

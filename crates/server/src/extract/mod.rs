@@ -4,9 +4,11 @@ pub mod body;
 pub mod caller;
 mod disposition;
 pub mod paging;
+mod part_headers;
 mod path;
 pub mod shape;
 pub mod table_file;
+pub mod taken_back;
 pub mod upload;
 
 pub use body::{Body, JsonBody};

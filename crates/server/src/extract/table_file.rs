@@ -8,13 +8,14 @@ use axum::extract::Request;
 use axum::http::{HeaderMap, StatusCode, header};
 use bytes::Bytes;
 use domain::table::Format;
-use futures_util::StreamExt as _;
-use futures_util::stream;
+use futures_util::{StreamExt as _, stream};
 use multer::{Field, Multipart};
 
 use super::body::check_encoding;
 use super::disposition::file_name;
-use super::upload::{FRAMING_BYTES, HEADER_BYTES, Incoming, boundary, is_multipart, patient, too_large};
+use super::upload::{
+    FRAMING_BYTES, HEADER_BYTES, Incoming, boundary, is_multipart, parts_of, patient, too_large,
+};
 use crate::jsonapi::error::{Source, shown};
 use crate::problem::Problem;
 
@@ -45,8 +46,7 @@ impl TableFile {
             let format = media_type(headers).and_then(|kind| format_of(&kind)).ok_or_else(unsupported)?;
             return Ok(Self { format, body, part: None, read: 0, limit });
         }
-        let source = Arc::clone(&body);
-        let mut parts = Multipart::new(stream::poll_fn(move |cx| source.poll_within(cx)), boundary(headers)?);
+        let mut parts = parts_of(Arc::clone(&body), boundary(headers)?);
         body.allow(HEADER_BYTES);
         let missing = || Problem::malformed_document("", "There is no file in the request.");
         let field = patient(parts.next_field()).await?.ok_or_else(missing)?;

@@ -23,6 +23,7 @@ use uuid::Uuid;
 
 use super::body::check_encoding;
 use super::disposition::file_name;
+use super::part_headers::PartHeaders;
 use crate::jsonapi::error::{Source, shown};
 use crate::problem::Problem;
 use crate::state::AppState;
@@ -124,8 +125,7 @@ impl Upload {
         boundary: String,
         announced: u64,
     ) -> Result<(), Problem> {
-        let body = Arc::clone(&source);
-        let mut parts = Multipart::new(stream::poll_fn(move |cx| body.poll_within(cx)), boundary);
+        let mut parts = parts_of(Arc::clone(&source), boundary);
         loop {
             source.allow(HEADER_BYTES);
             let Some(field) = patient(parts.next_field()).await? else { return Ok(()) };
@@ -166,6 +166,16 @@ impl Upload {
 
     async fn take_file(&mut self, mut field: Field<'_>, sent: &str, announced: u64) -> Result<(), Problem> {
         let limits = self.app.limits.clone();
+        let mut head = BytesMut::new();
+        while head.len() < HEAD_BYTES
+            && let Some(chunk) = patient(field.chunk()).await?
+        {
+            head.extend_from_slice(&chunk);
+        }
+        // What a browser sends for a field in which no file was chosen.
+        if sent.is_empty() && head.is_empty() {
+            return Ok(());
+        }
         if self.reserved.len() as u64 >= self.max_files() {
             let most = self.max_files();
             return Err(too_large(
@@ -173,12 +183,6 @@ impl Upload {
                 format!("One request takes at most {most} files."),
                 most,
             ));
-        }
-        let mut head = BytesMut::new();
-        while head.len() < HEAD_BYTES
-            && let Some(chunk) = patient(field.chunk()).await?
-        {
-            head.extend_from_slice(&chunk);
         }
         let head = head.freeze();
         let name = safe_name(sent);
@@ -256,6 +260,7 @@ impl Upload {
         coming: u64,
     ) -> Result<(Uuid, String), Problem> {
         let (id, limit) = (self.app.clock.new_id(), self.limit());
+        self.app.taken_back.left((self.scope.workspace, self.target.bag)).await;
         let room = limit.checked_sub(coming).ok_or(StoreError::BagFull { limit })?;
         let new = [NewFile { id, name, source, promised: None }];
         let now = self.app.clock.now();
@@ -318,7 +323,7 @@ impl Drop for Upload {
         }
         let (app, workspace, finishing) = (self.app.clone(), self.scope.workspace, self.finishing.take());
         // What fails here, or dies first, the sweep does later.
-        self.app.tasks.spawn(async move {
+        let task = self.app.tasks.spawn(async move {
             if let Some(finishing) = finishing {
                 let _ = finishing.await;
             }
@@ -333,6 +338,7 @@ impl Drop for Upload {
                 tracing::warn!(%error, "the rows of refused files are left to the sweep");
             }
         });
+        self.app.taken_back.note((workspace, self.target.bag), task);
     }
 }
 
@@ -362,6 +368,13 @@ pub(super) fn boundary(headers: &HeaderMap) -> Result<String, Problem> {
     }
     multer::parse_boundary(kind)
         .map_err(|_| Problem::invalid_header("Content-Type", "multipart/form-data must name its boundary."))
+}
+
+/// The parts of a form, whose bytes come as far as they are allowed to.
+pub(super) fn parts_of(body: Arc<Incoming>, boundary: String) -> Multipart<'static> {
+    let mut headers = PartHeaders::new(&boundary);
+    let cleaned = move |cx: &mut Context<'_>| body.poll_within(cx).map_ok(|chunk| headers.clean(chunk));
+    Multipart::new(stream::poll_fn(cleaned), boundary)
 }
 
 pub fn is_multipart(headers: &HeaderMap) -> bool {
@@ -401,7 +414,7 @@ impl Incoming {
         self.body.lock().unwrap_or_else(PoisonError::into_inner).0.poll_next_unpin(cx)
     }
 
-    pub(super) fn poll_within(&self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, axum::Error>>> {
+    fn poll_within(&self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, axum::Error>>> {
         let (body, left) = &mut *self.body.lock().unwrap_or_else(PoisonError::into_inner);
         if *left == 0 {
             return Poll::Ready(Some(Err(axum::Error::new("a part does not begin within its limits"))));

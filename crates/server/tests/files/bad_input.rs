@@ -9,17 +9,37 @@ use testkit::form::Form;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::caller::{Caller, ask, bag, names, refused};
+use crate::caller::{Caller, ask, bag, files, names, refused};
 use crate::world::{Home, World, stories};
 
 stories!(
     limits,
     limits_are_told_early,
+    refused_and_sent_again_at_once,
     broken_bodies,
     types_that_are_not_taken,
     slow_and_cut_off,
     gone_before_the_answer
 );
+
+/// What was refused holds neither names nor room when its answer is there.
+async fn refused_and_sent_again_at_once(home: Home) -> Option<()> {
+    let world = World::start(home).await?;
+    let ann = &world.ann;
+    let chat = ann.conversation().await;
+    let ten = (0..10u32).fold(Form::new(), |form, n| form.file(&format!("{n}.txt"), b"x"));
+    let broken = ten.end();
+    for _ in 0..5 {
+        refused(&ann.upload(&chat, &ten.clone().file("10.txt", b"x")).await, 413, "too_many_files");
+        assert_eq!(blobs(&world), Vec::<String>::new());
+        let cut = ann.form(&bag(&chat), &ten).body(broken[..broken.len() - 20].to_vec());
+        refused(&ask(cut).await, 400, "malformed_document");
+        assert_eq!(blobs(&world), Vec::<String>::new());
+    }
+    let kept = ann.upload(&chat, &ten).await;
+    assert_eq!(names(&files(&kept)), (0..10).map(|n| format!("{n}.txt")).collect::<Vec<_>>());
+    Some(())
+}
 
 /// Every file of the storage folder, by its key.
 pub fn blobs(world: &World) -> Vec<String> {

@@ -16,6 +16,7 @@ use crate::world::{Home, World, stories, stories_everywhere};
 stories_everywhere!(its_own_bag);
 stories!(
     lines_as_they_came,
+    an_answer_told_by_its_deltas,
     in_the_wire_asked_for,
     how_it_ended,
     dropping_the_request_cancels,
@@ -40,6 +41,23 @@ async fn ended(caller: &Caller, execution: &str) -> Value {
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+}
+
+/// An empty result leaves what was said before.
+async fn an_answer_told_by_its_deltas(home: Home) -> Option<()> {
+    let world = World::start(home).await?;
+    let lines = [
+        r#"{"type":"delta","text":"Looking."}"#,
+        r#"{"type":"step","id":"s1","name":"look","status":"succeeded"}"#,
+        r#"{"type":"delta","text":"It is "}"#,
+        r#"{"type":"delta","text":"there."}"#,
+        r#"{"type":"result","message":""}"#,
+    ];
+    world.sandbox.play(scripts::bytes(lines.join("\n") + "\n"));
+    let answer = ask(execute(&world.ann, &json!({ "prompt": "look" }))).await;
+    let shown = ended(&world.ann, answer.header("threadkeep-execution")).await;
+    assert_eq!(shown["response"], "Looking.\n\nIt is there.");
+    Some(())
 }
 
 async fn lines_as_they_came(home: Home) -> Option<()> {

@@ -16,6 +16,7 @@ stories!(
     a_taken_name_gets_a_number,
     pages,
     what_the_bytes_are,
+    names_as_senders_write_them,
     an_interrupted_upload_leaves_its_name,
     stopped_in_the_middle
 );
@@ -151,6 +152,23 @@ async fn a_taken_name_gets_a_number(home: Home) -> Option<()> {
     // Another bag has names of its own.
     let other = world.ann.conversation().await;
     assert_eq!(world.ann.put(&other, "report.pdf", b"x").await["name"], "report.pdf");
+    Some(())
+}
+
+async fn names_as_senders_write_them(home: Home) -> Option<()> {
+    let world = World::start(home).await?;
+    let chat = world.ann.conversation().await;
+    let named = |name: &str| format!("Content-Disposition: form-data; name=\"files\"; filename=\"{name}\"");
+    let form = Form::new()
+        .part(&named("a\u{1}\u{1b}[31m\u{7f}\0b.txt"), b"\x01\x02 as it is \0")
+        // A field in which no file was chosen, and a file without a name.
+        .part(&named(""), b"")
+        .part(&named(""), b"x");
+    let stored = files(&world.ann.upload(&chat, &form).await);
+    assert_eq!(names(&stored), ["a[31mb.txt", "file"]);
+    assert_eq!(world.ann.content(&stored[0]).await.bytes, b"\x01\x02 as it is \0");
+    let nothing = world.ann.upload(&chat, &Form::new().part(&named(""), b"")).await;
+    refused(&nothing, 400, "malformed_document");
     Some(())
 }
 

@@ -30,6 +30,7 @@ tests!(
     lists_have_pages_and_odd_tools_get_safe_names,
     a_server_that_is_down_leaves_the_run_alone,
     answers_come_as_events_beside_pings_and_notes,
+    a_flood_of_questions_is_not_answered_by_a_flood,
 );
 
 fn on_call(asked: &Asked, reply: impl FnOnce() -> Reply) -> Option<Reply> {
@@ -393,5 +394,28 @@ async fn answers_come_as_events_beside_pings_and_notes(_: Backend) -> Option<()>
     until("both are answered", async || replies(json!("p-1")).count() + replies(json!(5)).count() == 2).await;
     assert_eq!(replies(json!("p-1")).next().unwrap().body["result"], json!({}));
     assert_eq!(replies(json!(5)).next().unwrap().body["error"]["code"], -32601);
+    Some(())
+}
+
+async fn a_flood_of_questions_is_not_answered_by_a_flood(_: Backend) -> Option<()> {
+    let fake = Fake::start(|asked| match asked.method() {
+        // Our answers to its questions.
+        "" if !asked.body["id"].is_null() => Some(Reply::Hang),
+        "tools/call" => {
+            let ping = |n: usize| json!({ "jsonrpc": "2.0", "id": format!("p-{n}"), "method": "ping" });
+            let answer = json!({ "jsonrpc": "2.0", "id": asked.body["id"], "result": text("streamed") });
+            Some(Reply::Events((0..1000).map(ping).chain([answer]).collect()))
+        }
+        _ => None,
+    });
+    let fake = fake.await;
+    let world = world(&fake).await;
+    let agent = world.agent(json!([{ "mcp": "f" }]), json!([])).await;
+    assert_eq!(echo(&world, &agent).await.call(0)["result"], "streamed");
+    let replies = || fake.of("").iter().filter(|asked| !asked.body["id"].is_null()).count();
+    until("some are answered", async || replies() == 8).await;
+    // Another call takes longer than those that the first one would have begun.
+    assert_eq!(echo(&world, &agent).await.call(0)["result"], "streamed");
+    assert_eq!(replies(), 8);
     Some(())
 }

@@ -8,6 +8,7 @@ use domain::secret::Secret;
 use reqwest::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{RequestBuilder, Response, StatusCode, Url};
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
 use super::MAX_ANSWER_BYTES;
@@ -19,6 +20,8 @@ const SESSION: &str = "mcp-session-id";
 const VERSION: &str = "mcp-protocol-version";
 const NOTE: Duration = Duration::from_secs(5);
 const FAREWELL: Duration = Duration::from_secs(1);
+/// How many of a server's own questions are being answered at once; what it asks beyond that it asks in vain.
+const REPLIES: usize = 8;
 /// Of a refusal's body.
 const REFUSAL_BYTES: usize = 64 * 1024;
 
@@ -37,12 +40,14 @@ pub(super) struct HttpWire {
     session: OnceLock<HeaderValue>,
     last: AtomicI64,
     changed: Arc<AtomicBool>,
+    replies: Arc<Semaphore>,
     tasks: TaskTracker,
 }
 
 impl HttpWire {
     pub(super) fn new(endpoint: HttpEndpoint, changed: Arc<AtomicBool>, tasks: TaskTracker) -> Arc<Self> {
-        Arc::new(Self { endpoint, session: OnceLock::new(), last: AtomicI64::new(0), changed, tasks })
+        let (session, last) = (OnceLock::new(), AtomicI64::new(0));
+        Arc::new(Self { endpoint, session, last, changed, replies: Arc::new(Semaphore::new(REPLIES)), tasks })
     }
 
     pub(super) async fn ask(
@@ -178,8 +183,12 @@ impl HttpWire {
                     self.changed.store(true, Ordering::Relaxed);
                 }
                 Incoming::Request { id, method } if *era != Era::Stateless => {
+                    let Ok(place) = Arc::clone(&self.replies).try_acquire_owned() else { continue };
                     let posted = self.post(era, &reply(&id, &method), None).timeout(NOTE).send();
-                    self.tasks.spawn(async move { drop(posted.await) });
+                    self.tasks.spawn(async move {
+                        drop(posted.await);
+                        drop(place);
+                    });
                 }
                 _ => {}
             }
