@@ -170,6 +170,11 @@ impl Conversation {
         Ok(made)
     }
 
+    /// Whether it is still as it was; without a version it is.
+    pub fn check_version(&self, if_version: Option<i64>) -> Result<(), PatchFault> {
+        if if_version.is_none_or(|version| version == self.version) { Ok(()) } else { Err(PatchFault::Stale) }
+    }
+
     /// Applies a client's patch, or refuses it whole.
     pub fn apply(
         &mut self,
@@ -178,9 +183,7 @@ impl Conversation {
         if_version: Option<i64>,
         write: &Write,
     ) -> Result<(), PatchFault> {
-        if if_version.is_some_and(|version| version != self.version) {
-            return Err(PatchFault::Stale);
-        }
+        self.check_version(if_version)?;
         if let Some(visibility) = patch.visibility
             && visibility != self.visibility
         {

@@ -35,16 +35,16 @@ pub async fn check_heard(
     app: &AppState,
     scope: &Scope,
     found: &Thread,
-    last: Option<Last>,
+    last: Option<&Last>,
 ) -> Result<(), Problem> {
     let Some(Last { name, pointer }) = last else { return Ok(()) };
-    let heard = match &name {
+    let heard = match name {
         Some(name) => is_heard(app, scope, found, name).await?,
         None => false,
     };
     let detail = "This message is new, and would not be answered: send the decision without it, and the message \
                   once the run that asked has ended.";
-    if heard { Ok(()) } else { Err(Problem::invalid_value(&pointer, detail)) }
+    if heard { Ok(()) } else { Err(Problem::invalid_value(pointer, detail)) }
 }
 
 /// Whether a user's message of this name is in the conversation, on whichever branch, or waits in its queue.
@@ -64,7 +64,7 @@ pub async fn decide(
     app: &AppState,
     scope: &Scope,
     conversation: Uuid,
-    decisions: Vec<Decided>,
+    decisions: &[Decided],
 ) -> Result<Opened, Problem> {
     let over = || {
         Problem::new(
@@ -97,18 +97,24 @@ pub async fn decide(
                 Some(_) => format!("No call {approval:?} of the run under way waits for its client."),
                 None => format!("Nothing of the run under way asks for the approval {approval:?}."),
             };
-            Problem::invalid_value(&pointer, detail)
+            Problem::invalid_value(pointer, detail)
         };
         // A person decides on calls of the server's tools, a client makes those of its own.
-        let id = if result.is_some() { calls.get(&approval) } else { Some(&approval) };
+        let id = if result.is_some() { calls.get(approval) } else { Some(approval) };
         let is_meant = |one: &&Approval| {
             id == Some(&one.id.to_string()) && brought.makes(&one.call.name) == result.is_some()
         };
         let one = asked.iter().find(is_meant).ok_or_else(unknown)?;
-        let decision = Decision { approve, reason, by: scope.user.clone(), at: app.clock.now(), result };
+        let decision = Decision {
+            approve: *approve,
+            reason: reason.clone(),
+            by: scope.user.clone(),
+            at: app.clock.now(),
+            result: result.clone(),
+        };
         if known.iter().any(|(id, said)| *id == one.id && !said.is_as(&decision)) {
             return Err(Problem::invalid_value(
-                &pointer,
+                pointer,
                 "What is said of this call here contradicts itself.",
             ));
         }

@@ -100,7 +100,7 @@ pub struct FilePart {
     pub pointer: String,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Said {
     pub name: Option<String>,
     pub role: MessageRole,

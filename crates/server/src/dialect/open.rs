@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use axum::http::StatusCode;
-use domain::conversation::{ConversationPatch, NewConversation, Visibility};
+use domain::conversation::{Conversation, ConversationPatch, NewConversation, Visibility};
 use domain::file::File;
 use domain::message::{Block, Message, MessageRole, NewMessage, Window, plain_text};
 use domain::run::{
@@ -31,6 +31,9 @@ use crate::state::AppState;
 const NEAR: usize = 64;
 /// How many runs of a conversation are looked at to find those that are not over.
 pub const RUNS: usize = 100;
+
+/// How often a request looks at its conversation: another one may come between each time.
+const LOOKS: usize = 3;
 
 pub enum Opened {
     /// A new run, which the caller may follow as its own.
@@ -129,25 +132,40 @@ pub async fn open(
         Some(name) => Some(conversation_id(app, scope, name).await?),
         None => None,
     };
-    let found = match id {
-        Some(id) => thread(app, scope, id, Window::Newest { limit: NEAR }).await?,
-        None => None,
-    };
-    let opening = Opening { app, scope, id, asked, idempotency };
-    match (want, found) {
-        (Want::Nothing, _) => Err(Problem::invalid_value("/messages", "There is no message to answer.")),
-        (Want::Decide { decided, last }, Some(found)) => {
-            check_heard(app, scope, &found, last).await?;
-            decide(app, scope, found.conversation.id, decided).await
+    let opening = Opening { app, scope, id, asked, before, idempotency };
+    let mut looks = 1;
+    loop {
+        let found = match id {
+            Some(id) => thread(app, scope, id, Window::Newest { limit: NEAR }).await?,
+            None => None,
+        };
+        let opened = match (&want, found) {
+            (Want::Nothing, _) => Err(Problem::invalid_value("/messages", "There is no message to answer.")),
+            (Want::Decide { decided, last }, Some(found)) => {
+                check_heard(app, scope, &found, last.as_ref()).await?;
+                return decide(app, scope, found.conversation.id, decided).await;
+            }
+            (Want::Decide { .. }, None) => Err(Problem::not_found()),
+            (Want::Answer { message, edit }, Some(found)) => opening.answer(found, message, *edit).await,
+            (Want::Again { message, of }, Some(found)) => {
+                opening.again(found, message.as_deref(), of.as_ref()).await
+            }
+            (Want::Answer { message, .. } | Want::Again { of: Some(message), .. }, None) => {
+                opening.first(message).await
+            }
+            (Want::Again { of: None, .. }, None) => Err(Problem::not_found()),
+        };
+        match opened {
+            Err(problem) if looks < LOOKS && is_overtaken(&problem) => looks += 1,
+            opened => return opened,
         }
-        (Want::Decide { .. }, None) => Err(Problem::not_found()),
-        (Want::Answer { message, edit }, Some(found)) => opening.answer(found, message, edit).await,
-        (Want::Again { message, of }, Some(found)) => opening.again(found, message, of).await,
-        (Want::Answer { message, .. } | Want::Again { of: Some(message), .. }, None) => {
-            opening.first(before, message).await
-        }
-        (Want::Again { of: None, .. }, None) => Err(Problem::not_found()),
     }
+}
+
+/// Whether another request has come between the look at the conversation and the write: the same one, perhaps, sent
+/// twice. What it left is looked at then.
+fn is_overtaken(problem: &Problem) -> bool {
+    ["conflict", "precondition_failed"].contains(&problem.code)
 }
 
 struct Opening<'a> {
@@ -156,12 +174,17 @@ struct Opening<'a> {
     id: Option<Uuid>,
     /// Without what was said before, and what is wanted.
     asked: Asked,
+    before: Vec<Said>,
     idempotency: Option<Idempotency>,
 }
 
 impl Opening<'_> {
     /// A message for a conversation that is there.
-    async fn answer(self, mut found: Thread, message: Incoming, edit: bool) -> Result<Opened, Problem> {
+    async fn answer(&self, mut found: Thread, message: &Incoming, edit: bool) -> Result<Opened, Problem> {
+        if found.messages.is_empty() && !self.before.is_empty() {
+            // Nothing was said here yet, or another request is about to bring the same.
+            return self.fill(&found.conversation, message).await.0;
+        }
         let conversation = found.conversation.id;
         let at = match &message.name {
             Some(name) if edit => self.place(&mut found, name).await?,
@@ -169,7 +192,7 @@ impl Opening<'_> {
             None => None,
         };
         let known = at.map(|at| &found.messages[at]);
-        let text = plain_text(&blocks(&message));
+        let text = plain_text(&blocks(message));
         match known {
             // It has been heard already: the client tries again, or its user goes on elsewhere.
             Some(known) if !edit && known.text == text => {
@@ -185,16 +208,16 @@ impl Opening<'_> {
     }
 
     async fn again(
-        self,
+        &self,
         mut found: Thread,
-        named: Option<String>,
-        of: Option<Incoming>,
+        named: Option<&str>,
+        of: Option<&Incoming>,
     ) -> Result<Opened, Problem> {
         let conversation = found.conversation.id;
-        let own = of.as_ref().and_then(|message| message.name.clone());
-        let names: Vec<String> = named.into_iter().chain(own).collect();
+        let own = of.and_then(|message| message.name.as_deref());
+        let names: Vec<&str> = named.into_iter().chain(own).collect();
         let mut known = names.is_empty().then_some(found.messages.len());
-        for name in &names {
+        for name in names {
             if known.is_none() {
                 known = self.place(&mut found, name).await?.map(|at| at + 1);
             }
@@ -214,7 +237,7 @@ impl Opening<'_> {
     }
 
     /// A message that is new to its conversation.
-    async fn say(self, conversation: Uuid, message: Incoming) -> Result<Opened, Problem> {
+    async fn say(&self, conversation: Uuid, message: &Incoming) -> Result<Opened, Problem> {
         let replace = self.asked.replace;
         self.start(Some(conversation), replace, Some(message)).await
     }
@@ -244,11 +267,11 @@ impl Opening<'_> {
     }
 
     /// A message for a conversation that is not there yet.
-    async fn first(mut self, before: Vec<Said>, message: Incoming) -> Result<Opened, Problem> {
-        self.check(&message)?;
-        check_files(self.app, &before)?;
-        if before.is_empty() && message.files.is_empty() {
-            let turn = self.turn(None, None, Some(&message), None);
+    async fn first(&self, message: &Incoming) -> Result<Opened, Problem> {
+        self.check(message)?;
+        check_files(self.app, &self.before)?;
+        if self.before.is_empty() && message.files.is_empty() {
+            let turn = self.turn(None, None, Some(message), None);
             check_names(&turn)?;
             let mut again = StartTurn { conversation: self.id, ..turn.clone() };
             again.brought.conversation = None;
@@ -271,20 +294,17 @@ impl Opening<'_> {
         };
         let new = NewConversation { id: Some(id), source: options.source, patch };
         let (app, scope) = (self.app, self.scope);
-        let mut version = match app.store.create_conversation(scope, &new, id, &app.write()).await {
-            Err(StoreError::Taken(_)) => return Err(Problem::not_found()),
-            made => made?.version,
-        };
-        let opened = async {
-            if !before.is_empty() {
-                version = bring(app, scope, id, before).await?.1;
+        let made = match app.store.create_conversation(scope, &new, id, &app.write()).await {
+            // Another request has made it meanwhile; one that is deleted or not for this caller is not found.
+            Err(StoreError::Taken(_)) => {
+                let found = thread(app, scope, id, Window::Newest { limit: NEAR }).await?;
+                return self.answer(found.ok_or_else(Problem::not_found)?, message, false).await;
             }
-            self.start(Some(id), None, Some(message)).await
+            made => made?,
         };
-        let opened = opened.await;
+        let (opened, version) = self.fill(&made, message).await;
         if writes_nothing(&opened) {
-            // Its id is free again: the client will send the same one. As it was made, though: another request may have
-            // found it and begun a turn there.
+            // Its id is free again: the client will send the same one. Only if nobody else has written there since.
             let gone = app.store.delete_conversation(scope, id, Some(version), app.clock.now()).await;
             let made = Purgeable { workspace: scope.workspace, conversation: id };
             if gone.is_ok()
@@ -294,6 +314,19 @@ impl Opening<'_> {
             }
         }
         opened
+    }
+
+    /// What was said before and the message, into a conversation in which nothing is; with the version that it has by
+    /// this request alone.
+    async fn fill(&self, empty: &Conversation, message: &Incoming) -> (Result<Opened, Problem>, i64) {
+        let mut version = empty.version;
+        let opened = async {
+            if !self.before.is_empty() {
+                version = bring(self.app, self.scope, empty.id, Some(version), &self.before).await?.1;
+            }
+            self.start(Some(empty.id), None, Some(message)).await
+        };
+        (opened.await, version)
     }
 
     /// What can be refused before anything is written.
@@ -310,20 +343,20 @@ impl Opening<'_> {
     }
 
     async fn start(
-        mut self,
+        &self,
         conversation: Option<Uuid>,
         replace: Option<Uuid>,
-        message: Option<Incoming>,
+        message: Option<&Incoming>,
     ) -> Result<Opened, Problem> {
         let (mut attachments, mut new) = (None, Vec::new());
-        if let Some(message) = &message {
+        if let Some(message) = message {
             self.check(message)?;
             if let (false, Some(conversation)) = (message.files.is_empty(), conversation) {
                 let put = files::put(self.app, self.scope, conversation, &message.files).await?;
                 (attachments, new) = (Some(put.files.iter().map(|file| file.id).collect()), put.new);
             }
         }
-        let turn = self.turn(conversation, replace, message.as_ref(), attachments);
+        let turn = self.turn(conversation, replace, message, attachments);
         let opened = match check_names(&turn) {
             Ok(()) => self.begin(turn).await.map_err(Problem::from),
             Err(refused) => Err(refused),
@@ -337,13 +370,13 @@ impl Opening<'_> {
     }
 
     fn turn(
-        &mut self,
+        &self,
         conversation: Option<Uuid>,
         replace: Option<Uuid>,
         message: Option<&Incoming>,
         attachments: Option<Vec<Uuid>>,
     ) -> StartTurn {
-        let options = std::mem::take(&mut self.asked.options);
+        let options = self.asked.options.clone();
         let name = message.and_then(|message| message.name.as_deref());
         let is_id = name.is_some_and(|name| spelled_id(name).is_some());
         // An edit has the name of the message that it replaces, whose id it cannot have.
@@ -353,13 +386,13 @@ impl Opening<'_> {
             message: name.filter(|_| !edited).map(|name| message_id(self.scope.workspace, name)),
             message_name: name.filter(|_| edited || !is_id).map(str::to_owned),
             metadata: message.map(|message| message.metadata.clone()).unwrap_or_default(),
-            instructions: self.asked.instructions.take(),
-            manner: std::mem::take(&mut self.asked.manner),
+            instructions: self.asked.instructions.clone(),
+            manner: self.asked.manner.clone(),
             max_tokens: self.asked.max_tokens,
             max_calls: self.asked.max_calls,
             comes_back: options.comes_back,
-            tools: std::mem::take(&mut self.asked.tools),
-            echo: self.asked.echo.take(),
+            tools: self.asked.tools.clone(),
+            echo: self.asked.echo.clone(),
         };
         let said = message.map(|message| {
             let blocks = blocks(message);
@@ -444,20 +477,22 @@ pub fn check_files(app: &AppState, said: &[Said]) -> Result<(), Problem> {
 }
 
 /// Puts messages from before this server heard of them at the end of a thread, with their files; answers their ids and
-/// the conversation's version.
+/// the conversation's version. With a version only while the conversation is of that.
 pub async fn bring(
     app: &AppState,
     scope: &Scope,
     conversation: Uuid,
-    said: Vec<Said>,
+    if_version: Option<i64>,
+    said: &[Said],
 ) -> Result<(Vec<Uuid>, i64), Problem> {
-    check_files(app, &said)?;
+    check_files(app, said)?;
     let mut new = Vec::new();
     let brought = async {
         let (mut messages, mut taken) = (Vec::new(), HashSet::new());
-        for mut said in said.into_iter().filter(|said| !is_nothing(said)) {
+        for said in said.iter().filter(|said| !is_nothing(said)) {
             let put = files::put(app, scope, conversation, &said.files).await?;
             new.extend(put.new);
+            let mut said = said.clone();
             if said.content.is_empty() && !put.files.is_empty() {
                 let names: Vec<&str> = put.files.iter().map(|file| file.name.as_str()).collect();
                 said.content.push(Block::Text { text: names.join(", ") });
@@ -466,7 +501,9 @@ pub async fn bring(
             let file_attachments = serde_json::to_string(&attached).unwrap_or_else(|_| "[]".into());
             messages.push(NewMessage { file_attachments, ..earlier(app, scope, said, &mut taken) });
         }
-        let thread = app.store.append_messages(scope, conversation, &messages, app.clock.now()).await?;
+        let store = &app.store;
+        let thread =
+            store.append_messages(scope, conversation, if_version, &messages, app.clock.now()).await?;
         Ok((messages.iter().map(|message| message.id).collect(), thread.version))
     };
     let brought = brought.await;

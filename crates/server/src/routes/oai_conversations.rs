@@ -90,7 +90,7 @@ async fn add(app: &AppState, scope: &Scope, id: Uuid, said: Vec<Said>) -> Result
     if said.is_empty() {
         return Ok(Vec::new());
     }
-    Ok(bring(app, scope, id, said).await?.0)
+    Ok(bring(app, scope, id, None, &said).await?.0)
 }
 
 /// The caller's conversations, newest first.

@@ -126,7 +126,9 @@ async fn open_whole(
     let tasks = caller.app().tasks.clone();
     let work = async move {
         let opened = open(caller.app(), &scope, asked, idempotency).await.map_err(busy_is_locked)?;
-        let unkept = opened.run().conversation.filter(|_| !store);
+        // A request that is repeated takes nothing away from the first.
+        let own = !matches!(opened, Opened::Found(_));
+        let unkept = opened.run().conversation.filter(|_| own && !store);
         let forget = unkept.map(|conversation| Forget::new(&caller, named, conversation));
         Ok((opened, forget))
     };

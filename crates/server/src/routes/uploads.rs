@@ -202,9 +202,17 @@ pub async fn complete(
 ) -> Result<Response, Problem> {
     let scope = caller.scope(named).await?;
     let (bag, file) = (Bag::Conversation(path_id(&id)?), path_id(&file)?);
-    let reserved = match claim(&app, &scope, bag, file).await? {
+    // What is claimed is completed, also for a client that has gone by then: nobody could ask for it again.
+    let tasks = app.tasks.clone();
+    let completing = tasks.spawn(async move { complete_promised(&app, &scope, bag, file).await });
+    let kept = completing.await.map_err(|_| Problem::internal())??;
+    Ok(created(&[kept]))
+}
+
+async fn complete_promised(app: &App, scope: &Scope, bag: Bag, file: Uuid) -> Result<File, Problem> {
+    let reserved = match claim(app, scope, bag, file).await? {
         Claimed::Here(reserved) => reserved,
-        Claimed::Kept(kept) => return Ok(created(&[kept])),
+        Claimed::Kept(kept) => return Ok(kept),
     };
     let staged = staging_key(scope.workspace, file);
     let promised = reserved.promised.as_ref().ok_or_else(Problem::internal)?;
@@ -216,7 +224,7 @@ pub async fn complete(
         if (digest.size, digest.sha256) != (promised.size, promised.sha256) {
             return Err(not_as_promised());
         }
-        let mime_type = sniff(&head_of(&app, key, digest.size).await?, &reserved.name);
+        let mime_type = sniff(&head_of(app, key, digest.size).await?, &reserved.name);
         check_type(&app.upload_types, &mime_type, &reserved.name)?;
         Ok(Stored { id: file, digest, mime_type })
     };
@@ -224,13 +232,13 @@ pub async fn complete(
         Err(problem) => Err((problem, true)),
         Ok(stored) => {
             let (limit, now) = (app.limits.max_bag_bytes, app.clock.now());
-            let kept = app.store.keep_files(&scope, bag, &[stored], limit, now).await;
+            let kept = app.store.keep_files(scope, bag, &[stored], limit, now).await;
             let gone = refused_for_sure(&kept);
             kept.map_err(|error| (unstored(error), gone))
         }
     };
     match kept {
-        Ok(kept) => Ok(created(&kept)),
+        Ok(kept) => kept.into_iter().next().ok_or_else(Problem::internal),
         Err((problem, gone)) => {
             // What is not known to be refused may be visible: only the sweep can tell.
             if gone {

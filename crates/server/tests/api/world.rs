@@ -172,7 +172,7 @@ impl World {
     pub async fn say(&self, id: &str, messages: &[NewMessage]) {
         let now = SystemClock.now();
         let id = id.parse().unwrap();
-        self.server.store().append_messages(&self.scope(), id, messages, now).await.unwrap();
+        self.server.store().append_messages(&self.scope(), id, None, messages, now).await.unwrap();
     }
 
     /// Adds one message of a user.

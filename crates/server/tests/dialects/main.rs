@@ -21,6 +21,7 @@ mod scripts;
 mod sse;
 mod told;
 mod tools;
+mod twice;
 #[path = "../turns/world.rs"]
 #[expect(dead_code, reason = "these stories need a part of it")]
 mod world;

@@ -22,6 +22,7 @@ stories!(
     a_busy_conversation_is_locked,
     what_is_not_stored_is_gone,
     what_is_not_stored_goes_with_its_client,
+    what_is_not_stored_stays_for_who_asked_first,
     errors_are_openais,
     a_message_beside_a_decision_is_refused,
     a_key_that_comes_again_is_the_same_response,
@@ -486,6 +487,29 @@ async fn what_is_not_stored_is_gone(backend: Backend) -> Option<()> {
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     }
     panic!("it is still there");
+}
+
+/// A request that comes again and leaves takes nothing from the first, which goes on.
+async fn what_is_not_stored_stays_for_who_asked_first(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let gate = Release::default();
+    world.play(wait_after(vec![delta("One")], &gate, "One"));
+    let body = json!({ "model": "agent", "input": "hi", "store": false, "stream": true });
+    let sent = || post(&world, "/v1/responses", &body).header("idempotency-key", "again");
+    let mut first = Live::open(sent()).await;
+    first.until("response.output_text.delta").await;
+    let second = Live::open(sent()).await;
+    assert_eq!(second.run(), first.run());
+    drop(second);
+    // What its leaving would have taken away is still there for a while.
+    for _ in 0..20 {
+        assert_eq!(world.count().await.0, 1);
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    gate.open();
+    assert_eq!(first.rest().await.last().unwrap().kind(), "response.completed");
+    nothing_is_left(&world).await;
+    Some(())
 }
 
 /// Of a client that waits for the whole and leaves before.

@@ -13,7 +13,12 @@ use crate::uploading::noise;
 use crate::world::{Home, World, stories, stories_everywhere};
 
 stories_everywhere!(promise_put_complete, what_is_not_as_promised);
-stories!(no_changed_link, what_cannot_be_promised, promises_count_against_the_bag);
+stories!(
+    no_changed_link,
+    gone_while_it_is_completed,
+    what_cannot_be_promised,
+    promises_count_against_the_bag
+);
 
 async fn promise(caller: &Caller, chat: &str, name: &str, bytes: &[u8]) -> Value {
     let body = json!({ "name": name, "size": bytes.len(), "sha256": sha256(bytes), "mimeType": "image/png" });
@@ -71,6 +76,23 @@ async fn promise_put_complete(home: Home) -> Option<()> {
     // Like any other file of the bag.
     let (_, agent) = world.hanging(&chat).await;
     assert_eq!(names(&agent.assets().await.unwrap().0), ["big-1.bin", "big.bin"]);
+    Some(())
+}
+
+/// A client that leaves during the completion comes back to a file, whenever that was.
+async fn gone_while_it_is_completed(home: Home) -> Option<()> {
+    let world = World::start(home).await?;
+    let ann = &world.ann;
+    let chat = ann.conversation().await;
+    let bytes = noise(9, 3_000_000);
+    for n in 0..20u32 {
+        let name = format!("{n}.bin");
+        let promised = promise(ann, &chat, &name, &bytes).await;
+        assert_eq!(put(ann, &promised, &bytes).await, 204);
+        let moment = std::time::Duration::from_micros(u64::from(n) * 400);
+        tokio::time::timeout(moment, complete(ann, &chat, &promised)).await.ok();
+        assert_eq!(names(&files(&complete(ann, &chat, &promised).await)), [name]);
+    }
     Some(())
 }
 

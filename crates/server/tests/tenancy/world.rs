@@ -213,7 +213,7 @@ impl Victim {
             let text = format!("Read my {THREAD_WORD}");
             let own = if id == &idle { item } else { SystemClock.new_id() };
             let message = NewMessage::text(own, MessageRole::User, text, now);
-            server.store().append_messages(&scope, id.parse().unwrap(), &[message], now).await.unwrap();
+            server.store().append_messages(&scope, id.parse().unwrap(), None, &[message], now).await.unwrap();
         }
         expect(&delete(&as_owner, &format!("/v1/chat-conversations/{deleted}")).await, 204, "");
         let (key, _) = key(server, &boss, &workspace, "service").await;

@@ -5,7 +5,7 @@ use bytes::BytesMut;
 use domain::audit::Action;
 use domain::conversation::{
     Conversation, ConversationPatch, ConversationQuery, ConversationSearch, Found, Kind, Mode,
-    NewConversation, Page, PatchFault, Source, Visibility, Write,
+    NewConversation, Page, Source, Visibility, Write,
 };
 use domain::scope::Scope;
 use futures_util::future::join;
@@ -387,9 +387,7 @@ async fn delete(
     if !scope.owns(&conversation.owner) {
         return Err(StoreError::Denied("only the owner or an admin may delete a conversation"));
     }
-    if if_version.is_some_and(|version| version != conversation.version) {
-        return Err(StoreError::Refused(PatchFault::Stale));
-    }
+    conversation.check_version(if_version).map_err(StoreError::Refused)?;
     conversation.touch(now);
     conversation.deleted_at = Some(conversation.updated_at);
     save(tx, &conversation).await?;

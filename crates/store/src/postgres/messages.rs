@@ -42,6 +42,7 @@ impl Messages for PostgresStore {
         &self,
         scope: &Scope,
         conversation: Uuid,
+        if_version: Option<i64>,
         messages: &[NewMessage],
         now: Timestamp,
     ) -> Result<Conversation> {
@@ -49,6 +50,7 @@ impl Messages for PostgresStore {
             tx,
             scope,
             conversation,
+            if_version,
             messages,
             now
         ))
@@ -77,10 +79,12 @@ async fn append(
     tx: &Transaction,
     scope: &Scope,
     conversation: Uuid,
+    if_version: Option<i64>,
     messages: &[NewMessage],
     now: Timestamp,
 ) -> Result<Conversation> {
     let mut thread = conversations::get_locked(tx, scope, conversation).await?;
+    thread.check_version(if_version).map_err(StoreError::Refused)?;
     let titled = thread.title.is_some();
     let mut head = branches::head(tx, scope, conversation, None).await?;
     for message in messages {

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use domain::audit::Action;
 use domain::conversation::{
     Conversation, ConversationPatch, ConversationQuery, ConversationSearch, Found, Kind, Mode,
-    NewConversation, Page, PatchFault, Source, Visibility, Write,
+    NewConversation, Page, Source, Visibility, Write,
 };
 use domain::scope::Scope;
 use domain::time::from_ms;
@@ -330,9 +330,7 @@ fn delete(db: &Connection, scope: &Scope, id: Uuid, if_version: Option<i64>, now
     if !scope.owns(&conversation.owner) {
         return Err(StoreError::Denied("only the owner or an admin may delete a conversation"));
     }
-    if if_version.is_some_and(|version| version != conversation.version) {
-        return Err(StoreError::Refused(PatchFault::Stale));
-    }
+    conversation.check_version(if_version).map_err(StoreError::Refused)?;
     conversation.touch(now);
     conversation.deleted_at = Some(conversation.updated_at);
     save(db, pk, &conversation)?;

@@ -28,11 +28,13 @@ impl Messages for SqliteStore {
         &self,
         scope: &Scope,
         conversation: Uuid,
+        if_version: Option<i64>,
         messages: &[NewMessage],
         now: Timestamp,
     ) -> Result<Conversation> {
         let (scope, messages) = (scope.clone(), messages.to_vec());
-        self.writer.write(Durability::Full, move |db| append(db, &scope, conversation, &messages, now)).await
+        let work = move |db: &Connection| append(db, &scope, conversation, if_version, &messages, now);
+        self.writer.write(Durability::Full, work).await
     }
 }
 
@@ -75,10 +77,12 @@ fn append(
     db: &Connection,
     scope: &Scope,
     conversation: Uuid,
+    if_version: Option<i64>,
     messages: &[NewMessage],
     now: Timestamp,
 ) -> Result<Conversation> {
     let (mut thread, thread_pk) = conversations::get(db, scope, conversation)?;
+    thread.check_version(if_version).map_err(StoreError::Refused)?;
     let titled = thread.title.is_some();
     let branch = branches::current(db, scope, conversation)?;
     let lineage = branches::lineage(db, scope, conversation, branch)?;

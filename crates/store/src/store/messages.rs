@@ -42,11 +42,12 @@ pub trait Messages: Send + Sync {
 
     /// Appends messages to a thread, in order, and keeps its counters, preview, title and the search index. Files of
     /// the conversation that their attachments name are tied to them.
-    /// The cost does not depend on the length of the thread.
+    /// The cost does not depend on the length of the thread. With a version only while the conversation is of that.
     async fn append_messages(
         &self,
         scope: &Scope,
         conversation: Uuid,
+        if_version: Option<i64>,
         messages: &[NewMessage],
         now: Timestamp,
     ) -> Result<Conversation>;

@@ -167,7 +167,7 @@ async fn every_verb_answers_not_found_for_what_is_not_visible(store: TestStore) 
         assert_eq!(fails(store.delete_conversation(scope, id, None, now).await), "not found");
         assert_eq!(fails(store.delete_conversation(scope, id, Some(99), now).await), "not found");
         assert_eq!(fails(store.restore_conversation(scope, id, now).await), "not found");
-        assert_eq!(fails(store.append_messages(scope, id, &[], now).await), "not found");
+        assert_eq!(fails(store.append_messages(scope, id, None, &[], now).await), "not found");
     }
     assert_eq!(
         store.get_thread(&ann, before.id, store::ThreadRead::default()).await.unwrap().conversation,
@@ -280,7 +280,7 @@ async fn deleting_hides_and_restoring_brings_back(store: TestStore) {
     assert_eq!(fails(store.delete_conversation(&ann, made.id, None, now).await), "not found");
     assert_eq!(fails(store.get_thread(&ann, made.id, store::ThreadRead::default()).await), "not found");
     assert_eq!(fails(store.patch(&ann, made.id, |_| ()).await), "not found");
-    assert_eq!(fails(store.append_messages(&ann, made.id, &[], now).await), "not found");
+    assert_eq!(fails(store.append_messages(&ann, made.id, None, &[], now).await), "not found");
     assert_eq!(store.titles(&ann, &newest()).await, ["stays"]);
     let deleted = ConversationFilter { deleted: true, ..Default::default() };
     let deleted = ConversationQuery { filter: deleted, ..newest() };

@@ -44,7 +44,7 @@ async fn messages_come_back_in_order_and_as_they_were_written(store: TestStore) 
         ..NewMessage::new(store.new_id(), MessageRole::Assistant, &blocks, now)
     };
     let plain = NewMessage::text(store.new_id(), MessageRole::System, "rules", now);
-    store.append_messages(&ann, thread.id, &[rich.clone(), plain.clone()], now).await.unwrap();
+    store.append_messages(&ann, thread.id, None, &[rich.clone(), plain.clone()], now).await.unwrap();
     let read = store.get_thread(&ann, thread.id, Some(Window::All).into()).await.unwrap();
     let [first, second] = &read.messages[..] else { panic!("{:?}", read.messages) };
     assert_eq!((first.id, first.seq, first.role), (rich.id, 1, MessageRole::Assistant));
@@ -101,7 +101,8 @@ async fn counters_preview_and_title_follow_the_messages(store: TestStore) {
         token_count: 7,
         ..NewMessage::text(store.new_id(), MessageRole::User, "\n  What is it?  \nmore", now)
     };
-    let asked = store.append_messages(&ann, thread.id, std::slice::from_ref(&first), now).await.unwrap();
+    let asked =
+        store.append_messages(&ann, thread.id, None, std::slice::from_ref(&first), now).await.unwrap();
     assert_eq!(asked.title.as_deref(), Some("What is it?"));
     assert_eq!(asked.preview.as_deref(), Some("What is it?"));
     assert_eq!(asked.first_message, Some(first.id));
@@ -133,12 +134,12 @@ async fn a_message_id_is_taken_once_per_thread_and_nothing_is_half_written(store
     let now = store.write().now;
     let message = NewMessage::text(store.new_id(), MessageRole::User, "x", now);
     let fresh = NewMessage::text(store.new_id(), MessageRole::User, "y", now);
-    store.append_messages(&ann, thread.id, std::slice::from_ref(&message), now).await.unwrap();
+    store.append_messages(&ann, thread.id, None, std::slice::from_ref(&message), now).await.unwrap();
     let before = store.get_thread(&ann, thread.id, Some(Window::All).into()).await.unwrap();
-    let twice = store.append_messages(&ann, thread.id, &[fresh, message.clone()], now).await;
+    let twice = store.append_messages(&ann, thread.id, None, &[fresh, message.clone()], now).await;
     assert_eq!(fails(twice), "message id taken");
     assert_eq!(store.get_thread(&ann, thread.id, Some(Window::All).into()).await.unwrap(), before);
-    store.append_messages(&ann, other.id, &[message], now).await.unwrap();
+    store.append_messages(&ann, other.id, None, &[message], now).await.unwrap();
 }
 
 async fn parallel_appends_are_all_there_in_one_order(store: TestStore) {
@@ -151,7 +152,7 @@ async fn parallel_appends_are_all_there_in_one_order(store: TestStore) {
             [text(MessageRole::User, "ask"), text(MessageRole::Assistant, "answer")]
         })
         .collect();
-    let appends = pairs.iter().map(|pair| store.append_messages(&ann, thread.id, pair, now));
+    let appends = pairs.iter().map(|pair| store.append_messages(&ann, thread.id, None, pair, now));
     for done in join_all(appends).await {
         done.unwrap();
     }

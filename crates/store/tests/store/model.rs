@@ -133,7 +133,7 @@ impl Operation {
             }
             Self::Restore(scope, id, now) => said(store.restore_conversation(scope, *id, *now).await),
             Self::Append(scope, id, messages, now) => {
-                said(store.append_messages(scope, *id, messages, *now).await)
+                said(store.append_messages(scope, *id, None, messages, *now).await)
             }
             Self::CreateWorkspace(scope, workspace) => said(store.create_workspace(scope, workspace).await),
             Self::Memberships(user, workspace, after, limit) => {

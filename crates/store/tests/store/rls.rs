@@ -371,7 +371,7 @@ async fn without_the_applications_filter_nothing_foreign_comes_back() {
         assert_eq!(fails(store.patch(scope, id, |_| ()).await), "not found");
         assert_eq!(fails(store.delete_conversation(scope, id, None, now).await), "not found");
         assert_eq!(fails(store.restore_conversation(scope, id, now).await), "not found");
-        assert_eq!(fails(store.append_messages(scope, id, &[], now).await), "not found");
+        assert_eq!(fails(store.append_messages(scope, id, None, &[], now).await), "not found");
     }
     assert_eq!(store.list_members(&ours, None, 10).await.unwrap().len(), 1);
     assert_eq!(store.find_member(&theirs, "ann").await.unwrap().map(|found| found.role), Some(Role::Admin));

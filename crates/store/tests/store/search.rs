@@ -289,7 +289,7 @@ async fn a_long_thread_hides_no_other_conversation(store: TestStore) {
     let now = store.write().now;
     let said = |n| NewMessage::text(store.new_id(), MessageRole::User, format!("omega {n}"), now);
     let messages: Vec<NewMessage> = (0..2600).map(said).collect();
-    store.append_messages(&ann, long.id, &messages, now).await.unwrap();
+    store.append_messages(&ann, long.id, None, &messages, now).await.unwrap();
     let page = found(&store, &ann, &ask("omega")).await;
     let shown = |hit: &Found| hit.highlights.iter().map(|shown| shown.text.clone()).collect::<Vec<_>>();
     assert_eq!(page.items.iter().map(|hit| hit.conversation.id).collect::<Vec<_>>(), [long.id, old.id]);

@@ -146,7 +146,7 @@ impl TestStore {
     ) -> Conversation {
         let now = self.write().now;
         let message = NewMessage::text(self.new_id(), role, text, now);
-        self.append_messages(scope, conversation, &[message], now).await.unwrap()
+        self.append_messages(scope, conversation, None, &[message], now).await.unwrap()
     }
 
     pub async fn titles(&self, scope: &Scope, query: &ConversationQuery) -> Vec<String> {

@@ -38,7 +38,8 @@ impl Turns for PostgresStore {
         idempotency: &Idempotency,
         now: Timestamp,
     ) -> Result<Option<Begun>> {
-        transaction!(self.database, begin_read, Settings::of(scope), |tx| idempotency::repeated(
+        // What was committed while it waited in line counts.
+        transaction!(self.database, begin_write, Settings::of(scope), |tx| idempotency::repeated(
             tx,
             scope,
             Some(idempotency),
