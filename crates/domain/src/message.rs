@@ -218,13 +218,24 @@ pub struct Message {
 
 /// The member of a message's metadata that says that nothing is left of it.
 pub const REMOVED: &str = "removed";
+/// The member of a message's metadata that says that it came as files alone: its text are their names, for everyone who
+/// reads only that.
+pub const WORDLESS: &str = "wordless";
 
 impl Message {
     /// All of it was taken out of its thread: only its place is left.
     pub fn is_removed(&self) -> bool {
-        self.content == "[]"
-            && serde_json::from_str::<serde_json::Value>(&self.metadata)
-                .is_ok_and(|metadata| metadata[REMOVED] == true)
+        self.content == "[]" && self.is_said(REMOVED)
+    }
+
+    /// Nobody wrote its text.
+    pub fn is_wordless(&self) -> bool {
+        self.metadata.contains(WORDLESS) && self.is_said(WORDLESS)
+    }
+
+    fn is_said(&self, member: &str) -> bool {
+        serde_json::from_str::<serde_json::Value>(&self.metadata)
+            .is_ok_and(|metadata| metadata[member] == true)
     }
 }
 

@@ -102,6 +102,12 @@ pub struct Usage {
     pub output_tokens: i64,
 }
 
+impl Usage {
+    pub fn total(self) -> i64 {
+        self.input_tokens + self.output_tokens
+    }
+}
+
 /// Which of these tokens were of a kind of their own, as far as a provider says. Told with an answer; what is counted is
 /// `Usage`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -267,11 +273,14 @@ fn derived_id(space: Uuid, name: &str) -> Uuid {
     uuid::Builder::from_custom_bytes(bytes).into_uuid()
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct TurnMessage {
     /// A JSON array of blocks.
     pub content: String,
     pub text: String,
+    /// It came as files alone, whose names are its text.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub wordless: bool,
 }
 
 #[cfg(test)]

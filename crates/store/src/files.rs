@@ -158,7 +158,7 @@ pub(crate) fn execution_turn(new: &NewExecution) -> Result<StartTurn> {
     Ok(StartTurn {
         conversation: None,
         replace: None,
-        message: Some(TurnMessage { content, text: new.prompt.clone() }),
+        message: Some(TurnMessage { content, text: new.prompt.clone(), wordless: false }),
         attachments: None,
         agent: new.agent.clone(),
         model: new.model.clone(),
@@ -174,8 +174,10 @@ pub(crate) fn execution_turn(new: &NewExecution) -> Result<StartTurn> {
 
 /// The prompt of an execution as the message that its runner answers.
 pub(crate) fn execution_message(id: Uuid, run: &Run, turn: &StartTurn) -> Message {
-    let said =
-        turn.message.clone().unwrap_or_else(|| TurnMessage { content: "[]".into(), text: String::new() });
+    let said = turn
+        .message
+        .clone()
+        .unwrap_or_else(|| TurnMessage { content: "[]".into(), ..TurnMessage::default() });
     Message {
         id,
         seq: 1,

@@ -6,7 +6,7 @@ use domain::conversation::{Conversation, ConversationPatch, Kind, NewConversatio
 use domain::entry::write_event;
 use domain::event::{RunEvent, Turn};
 use domain::file::File;
-use domain::message::{Message, MessageRole, NewMessage};
+use domain::message::{Message, MessageRole, NewMessage, WORDLESS};
 use domain::open_runs::{OpenRuns, RunLimits, TooManyRuns};
 use domain::run::{Brought, Lease, Run, RunError, RunStatus, StartTurn, TurnMessage, Usage};
 use domain::scope::{Role, Scope};
@@ -285,10 +285,13 @@ pub(crate) fn user_message(
     brought: &Brought,
     now: Timestamp,
 ) -> Result<NewMessage> {
-    let TurnMessage { content, text } = said.clone();
+    let TurnMessage { content, text, wordless } = said.clone();
     let mut metadata = brought.metadata.clone();
     if let Some(name) = &brought.message_name {
         metadata.insert("client_id".into(), name.as_str().into());
+    }
+    if wordless {
+        metadata.insert(WORDLESS.into(), true.into());
     }
     let metadata = to_json(&metadata)?;
     Ok(NewMessage { content, text, metadata, ..NewMessage::new(id, MessageRole::User, &[], now) })

@@ -356,7 +356,7 @@ fn answer(log: &mut RunLog, ending: &Ending, ts: i64, id: Uuid, now: Timestamp) 
     log.fold.push(ts, &ending.event(None));
     let blocks = std::mem::take(&mut log.fold).finish();
     NewMessage {
-        token_count: ending.counted.output_tokens + ending.usage.output_tokens,
+        token_count: ending.counted.total() + ending.usage.total(),
         metadata: ending.metadata.clone().unwrap_or_else(|| "{}".into()),
         ..NewMessage::new(id, MessageRole::Assistant, &blocks, now)
     }

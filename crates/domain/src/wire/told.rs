@@ -222,9 +222,10 @@ impl Told {
     }
 
     fn closing(&mut self, data: &Value) -> Word {
-        self.tokens = data["assistant"]["tokenCount"].as_i64().unwrap_or(0);
-        self.created = data["assistant"]["createdAt"].as_i64();
         let metadata = &data["assistant"]["metadata"];
+        self.created = data["assistant"]["createdAt"].as_i64();
+        let tokens = metadata["usage"]["output_tokens"].as_i64();
+        self.tokens = tokens.or(data["assistant"]["tokenCount"].as_i64()).unwrap_or(0);
         self.input_tokens = metadata["usage"]["input_tokens"].as_i64();
         self.short = Short::of(&metadata["finish"]);
         self.details = details(data);

@@ -27,7 +27,9 @@ pub fn ui_message(
     let files: Vec<Value> = serde_json::from_str(&message.file_attachments).unwrap_or_default();
     parts.extend(files.iter().map(|attached| file(base, conversation, attached)));
     let mut taken = HashSet::new();
-    for block in blocks.as_array().into_iter().flatten() {
+    let wordless = message.is_wordless();
+    for block in blocks.as_array().into_iter().flatten().filter(|block| !wordless || block["type"] != "text")
+    {
         let told = part(base, conversation, block, &mut taken);
         parts.extend(told.map(|told| decided(told, block, run.unwrap_or_default())));
     }

@@ -327,8 +327,10 @@ fn content(base: &str, conversation: Uuid, message: &Message) -> Value {
     if files.is_empty() {
         return json!(message.text);
     }
-    // Also where it is only the files' names: the client sends it back, and it is told from an edit by its text.
-    let mut parts = vec![json!({ "type": "text", "text": message.text })];
+    let mut parts = Vec::new();
+    if !message.is_wordless() {
+        parts.push(json!({ "type": "text", "text": message.text }));
+    }
     let conversation = conversation.to_string();
     parts.extend(files.iter().map(|file| {
         let family = file["mimeType"].as_str().and_then(|kind| kind.split('/').next());

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use axum::http::StatusCode;
 use domain::conversation::{Conversation, ConversationPatch, NewConversation, Visibility};
 use domain::file::File;
-use domain::message::{Block, Message, MessageRole, NewMessage, Window, plain_text};
+use domain::message::{Block, Message, MessageRole, NewMessage, WORDLESS, Window, plain_text};
 use domain::run::{
     Brought, Run, RunStatus, StartTurn, TurnMessage, message_id, named_id, own_named_id, spelled_id,
 };
@@ -192,10 +192,9 @@ impl Opening<'_> {
             None => None,
         };
         let known = at.map(|at| &found.messages[at]);
-        let text = plain_text(&blocks(message));
         match known {
             // It has been heard already: the client tries again, or its user goes on elsewhere.
-            Some(known) if !edit && known.text == text => {
+            Some(known) if !edit && is_same(known, message) => {
                 match run_of(self.app, self.scope, conversation, known.id).await? {
                     Some(run) if !self.is_another_try(&run).await? => Ok(Opened::Found(run)),
                     _ => self.start(Some(conversation), Some(known.id), None).await,
@@ -397,7 +396,7 @@ impl Opening<'_> {
         let said = message.map(|message| {
             let blocks = blocks(message);
             let content = serde_json::to_string(&blocks).unwrap_or_default();
-            TurnMessage { content, text: plain_text(&blocks) }
+            TurnMessage { content, text: plain_text(&blocks), wordless: is_wordless(message) }
         });
         StartTurn {
             conversation,
@@ -445,11 +444,21 @@ fn writes_nothing(opened: &Result<Opened, Problem>) -> bool {
     }
 }
 
+/// Whether a message that is known is not changed by what its client sends.
+fn is_same(known: &Message, message: &Incoming) -> bool {
+    let (sent, wordless) = (blocks(message), is_wordless(message));
+    known.text == plain_text(&sent) || (wordless && known.is_wordless())
+}
+
+fn is_wordless(message: &Incoming) -> bool {
+    message.texts.iter().all(|text| text.trim().is_empty()) && !message.files.is_empty()
+}
+
 /// The message's text; of one without any, the names of its files.
 fn blocks(message: &Incoming) -> Vec<Block> {
     let texts = message.texts.iter().filter(|text| !text.trim().is_empty());
     let mut blocks: Vec<Block> = texts.map(|text| Block::Text { text: text.clone() }).collect();
-    if blocks.is_empty() && !message.files.is_empty() {
+    if is_wordless(message) {
         let names: Vec<String> = message.files.iter().map(files::file_name).collect();
         blocks.push(Block::Text { text: names.join(", ") });
     }
@@ -496,6 +505,7 @@ pub async fn bring(
             if said.content.is_empty() && !put.files.is_empty() {
                 let names: Vec<&str> = put.files.iter().map(|file| file.name.as_str()).collect();
                 said.content.push(Block::Text { text: names.join(", ") });
+                said.metadata.insert(WORDLESS.into(), true.into());
             }
             let attached: Vec<_> = put.files.iter().map(File::attachment).collect();
             let file_attachments = serde_json::to_string(&attached).unwrap_or_else(|_| "[]".into());

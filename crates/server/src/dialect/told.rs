@@ -145,10 +145,8 @@ pub fn items_alone(conversation: Uuid, message: &Message) -> Vec<Value> {
     }
     let blocks: Vec<Value> = serde_json::from_str(&message.content).unwrap_or_default();
     let files: Vec<Value> = serde_json::from_str(&message.file_attachments).unwrap_or_default();
-    let names: Vec<&str> = files.iter().filter_map(|file| file["name"].as_str()).collect();
-    // Files that came without a word have their names for one.
-    let own =
-        |block: &&Value| block["type"] == "text" && (files.is_empty() || block["text"] != names.join(", "));
+    let wordless = message.is_wordless();
+    let own = |block: &&Value| block["type"] == "text" && !wordless;
     let texts = blocks.iter().filter(own);
     let mut content: Vec<Value> =
         texts.map(|block| json!({ "type": "input_text", "text": block["text"] })).collect();

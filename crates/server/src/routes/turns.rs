@@ -11,8 +11,10 @@ use domain::run::{Brought, OnBusy, OnDisconnect, RunStatus, StartTurn, TurnMessa
 use domain::scope::Scope;
 use domain::wire::Wire;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
+use store::StoreError;
 use store::turns::Idempotency;
 use turn::{Follower, Stream, TurnError};
 use utoipa::ToSchema;
@@ -93,7 +95,8 @@ pub async fn create(
     let scope = caller.scope(named).await?;
     let respond_async = prefers_async(&headers);
     let idempotency = idempotency(&headers, &bytes)?;
-    let turn = read(body, &app.limits, respond_async)?;
+    let mut turn = read(body, &app.limits, respond_async)?;
+    name_files(&app, &scope, &mut turn).await?;
     let asked = Asked { caller, wire, respond_async, headers };
     let mut open = None;
     let answered = start(&app, &scope, turn, idempotency, asked, &mut open).await;
@@ -202,7 +205,14 @@ pub(crate) fn idempotency(headers: &HeaderMap, body: &[u8]) -> Result<Option<Ide
 
 /// The request as a turn, or what is wrong with it.
 fn read(body: TurnRequest, limits: &Limits, respond_async: bool) -> Result<StartTurn, Problem> {
-    let message = body.message.as_deref().map(read_message).transpose()?;
+    let has_files = body.attachments.as_ref().is_some_and(|files| !files.is_empty());
+    let message = match body.message.as_deref() {
+        // Its text are the files' names.
+        Some(raw) if has_files && is_blank(raw) => {
+            Some(TurnMessage { wordless: true, ..TurnMessage::default() })
+        }
+        message => message.map(read_message).transpose()?,
+    };
     if message.is_none() && body.replace.is_none() {
         return Err(Problem::invalid_value(
             "/message",
@@ -277,6 +287,34 @@ pub(super) fn check_not_blank(pointer: &str, name: Option<&str>) -> Result<(), P
     }
 }
 
+/// A text without a word, or blocks of such.
+fn is_blank(raw: &RawValue) -> bool {
+    let blank = |text: &Value| text.as_str().is_some_and(|text| text.trim().is_empty());
+    match serde_json::from_str(raw.get()) {
+        Ok(Value::Array(blocks)) => {
+            blocks.iter().all(|block| block["type"] == "text" && blank(&block["text"]))
+        }
+        Ok(message) => blank(&message),
+        Err(_) => false,
+    }
+}
+
+/// Gives files that came without a word their names for a text. One that is not there is refused where it is attached.
+async fn name_files(app: &AppState, scope: &Scope, turn: &mut StartTurn) -> Result<(), Problem> {
+    let Some(message) = turn.message.as_mut().filter(|message| message.wordless) else { return Ok(()) };
+    let mut names = Vec::new();
+    for file in turn.attachments.iter().flatten() {
+        match app.store.get_file(scope, *file).await {
+            Err(StoreError::NotFound) => {}
+            file => names.push(file?.name),
+        }
+    }
+    message.text = names.join(", ");
+    let blocks = [Block::Text { text: message.text.clone() }];
+    message.content = serde_json::to_string(&blocks).map_err(|_| Problem::internal())?;
+    Ok(())
+}
+
 /// A text, or an array of text blocks.
 pub(super) fn read_message(raw: &RawValue) -> Result<TurnMessage, Problem> {
     let blocks = match serde_json::from_str::<String>(raw.get()) {
@@ -289,7 +327,7 @@ pub(super) fn read_message(raw: &RawValue) -> Result<TurnMessage, Problem> {
         })?,
     };
     let content = serde_json::to_string(&blocks).map_err(|_| Problem::internal())?;
-    Ok(TurnMessage { content, text: plain_text(&blocks) })
+    Ok(TurnMessage { content, text: plain_text(&blocks), wordless: false })
 }
 
 impl From<TurnError> for Problem {

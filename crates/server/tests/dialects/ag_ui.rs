@@ -185,6 +185,17 @@ async fn what_was_attached_is_in_the_snapshot(backend: Backend) -> Option<()> {
     let repeat = Live::open(post(&world, "/v1/ag-ui", &input("t", "r-2", &[told]))).await;
     assert_eq!(repeat.run(), run_id);
     repeat.rest().await;
+    // So with a picture alone, whose name nobody said.
+    let said =
+        json!({ "id": "u-2", "role": "user", "content": [file("image", "iVBORw0KGgo=", "image/png")] });
+    let second = Live::open(post(&world, "/v1/ag-ui", &input("t", "r-3", &[said]))).await;
+    let run_id = second.run();
+    second.rest().await;
+    let told = kept(&world, "t").await[2].clone();
+    assert_eq!((&told["id"], told["content"].as_array().map(Vec::len)), (&json!("u-2"), Some(1)), "{told}");
+    let repeat = Live::open(post(&world, "/v1/ag-ui", &input("t", "r-4", &[told]))).await;
+    assert_eq!(repeat.run(), run_id);
+    repeat.rest().await;
     Some(())
 }
 

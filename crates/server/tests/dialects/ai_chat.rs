@@ -734,10 +734,8 @@ async fn files_of_a_chat_from_elsewhere_come_along(backend: Backend) -> Option<(
     let kinds = |at: usize| -> Vec<Value> {
         shown[at]["parts"].as_array().unwrap().iter().map(|part| part["type"].clone()).collect()
     };
-    assert_eq!(
-        (kinds(0), kinds(2)),
-        (vec![json!("file"), json!("text")], vec![json!("file"), json!("text")])
-    );
+    // Nobody said the names of files that came alone.
+    assert_eq!((kinds(0), kinds(2)), (vec![json!("file"), json!("text")], vec![json!("file")]));
     assert_eq!([&shown[1], &shown[3]], [&answers[0], &answers[1]]);
     // What cannot be had is left out: every message to come brings it again.
     let gone = json!({ "id": "gone", "messages": [

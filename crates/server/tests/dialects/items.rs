@@ -116,10 +116,25 @@ async fn images_and_files_of_items_are_kept(backend: Backend) -> Option<()> {
     let [alone, note] = [0, 1].map(|at| &parts(2)[at]);
     assert_eq!(*parts(2), json!([picture(alone), named(note, "note.txt")]), "{listed}");
     assert_eq!(*parts(3), json!([text("see"), named(&parts(3)[1], "a.txt")]), "{listed}");
+    // Words that are the name of their file are somebody's, and those of a picture that was renamed are nobody's.
+    let same =
+        json!({ "items": [user(json!([text("b.txt"), file("b.txt", "aGk=")])), user(json!([image]))] });
+    let both = ask(post(&world, "/v1/conversations", &same)).await.body;
+    let both = read(&format!("/v1/conversations/{}/items", both["id"].as_str().unwrap())).await;
+    assert_eq!(both[0]["content"][0], text("b.txt"));
+    for _ in 0..2 {
+        let body =
+            json!({ "model": "demo/assistant", "input": [user(json!([image]))], "conversation": made["id"] });
+        create(&world, body).await;
+    }
+    let pictures = read(&path).await;
+    let bare = |item: &&Value| item["role"] == "user" && item["content"].as_array().map(Vec::len) == Some(1);
+    assert_eq!(pictures.as_array().unwrap().iter().filter(bare).count(), 2, "{pictures}");
+    let listed = read(&path).await;
     // They are the bag's, tied to their messages.
     let bag = format!("/v1/chat-conversations/{}/files", uuid(&made["id"], "conv_"));
     let files = world.get(&bag).await.body["data"].clone();
-    assert_eq!(files.as_array().unwrap().len(), 4, "{files}");
+    assert_eq!(files.as_array().unwrap().len(), 6, "{files}");
     for file in files.as_array().unwrap() {
         let content = |item: &Value| {
             item["content"].as_array().unwrap().iter().any(|part| part["file_id"] == file["id"])

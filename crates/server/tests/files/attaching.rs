@@ -10,6 +10,7 @@ use crate::world::{Home, World, stories};
 
 stories!(
     an_attached_file,
+    files_without_a_word,
     what_cannot_be_attached,
     a_queued_turn,
     a_cancelled_queued_turn,
@@ -41,6 +42,36 @@ async fn an_attached_file(home: Home) -> Option<()> {
     assert_eq!(messages[0]["fileAttachments"], json!([attachment(&b), attachment(&a)]));
     assert_eq!(messages[2]["fileAttachments"], json!([attachment(&a)]));
     assert_eq!(messages[2]["id"], json!(told.message()));
+    Some(())
+}
+
+/// A picture that is pasted and sent: its name is the text for all who read only that, and is told as nobody's words.
+async fn files_without_a_word(home: Home) -> Option<()> {
+    let world = World::start(home).await?;
+    let ann = &world.ann;
+    let chat = ann.conversation().await;
+    let (a, b) = (ann.put(&chat, "a.png", b"a").await, ann.put(&chat, "b.png", b"b").await);
+    for (at, message) in
+        [json!(""), json!(" \n"), json!([]), json!([{ "type": "text", "text": "" }])].iter().enumerate()
+    {
+        let turn = json!({ "conversation": chat, "message": message, "attachments": [a["id"], b["id"]] });
+        ann.turn(&turn).await;
+        let said = ann.messages(&chat).await[2 * at].clone();
+        assert_eq!(
+            (&said["content"], said["fileAttachments"].as_array().map(Vec::len)),
+            (&json!("a.png, b.png"), Some(2))
+        );
+        assert_eq!(said["parts"], json!([{ "type": "text", "text": "a.png, b.png" }]));
+        assert_eq!(world.agent(at).await.envelope["message"]["content"], "a.png, b.png");
+    }
+    let shown = ann.get(&format!("/v1/ai/chat/{chat}")).await.body["messages"][0]["parts"].clone();
+    assert!(shown.as_array().unwrap().iter().all(|part| part["type"] == "file"), "{shown}");
+    for bad in [
+        json!({ "message": "", "attachments": [] }),
+        json!({ "message": [{ "type": "x" }], "attachments": [a["id"]] }),
+    ] {
+        refused(&ann.post("/v1/turns", &bad).await, 422, "invalid_value");
+    }
     Some(())
 }
 

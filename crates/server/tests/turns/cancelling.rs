@@ -218,7 +218,7 @@ async fn what_a_left_run_used_is_kept(backend: Backend) -> Option<()> {
     assert_eq!(asked.status, 200, "{}", asked.text);
     let left = clear(&running.conversation()).await;
     let usage = json!({ "input_tokens": 7, "output_tokens": 3 });
-    assert_eq!((&left["tokenCount"], &left["metadata"]), (&json!(3), &json!({ "usage": usage })));
+    assert_eq!((&left["tokenCount"], &left["metadata"]), (&json!(10), &json!({ "usage": usage })));
 
     // A model that is asked again after a call: where its prompt began is known to the next turn.
     let call = json!({ "index": 0, "id": "c", "function": { "name": "search_pages", "arguments": "{\"query\":\"x\"}" } });
@@ -231,7 +231,7 @@ async fn what_a_left_run_used_is_kept(backend: Backend) -> Option<()> {
     running.until("tool_result").await;
     let left = clear(&running.conversation()).await;
     let metadata = json!({ "model": "openai/m", "context_from": running.message(), "usage": usage });
-    assert_eq!((&left["tokenCount"], &left["metadata"]), (&json!(3), &metadata), "{left}");
+    assert_eq!((&left["tokenCount"], &left["metadata"]), (&json!(10), &metadata), "{left}");
     assert_eq!(left["parts"][1]["code"], "interrupted", "{left}");
     Some(())
 }

@@ -257,7 +257,7 @@ async fn a_run_has_a_token_of_its_own_and_what_it_uses_is_counted(backend: Backe
     let shown = world.conversation(&conversation).await;
     assert_eq!(shown["total_tokens"], 60);
     let answer = &shown["messages"][1];
-    assert_eq!(answer["tokenCount"], 18, "{answer}");
+    assert_eq!(answer["tokenCount"], 60, "{answer}");
     assert_eq!(answer["metadata"]["usage"], json!({ "input_tokens": 42, "output_tokens": 18 }));
     let over = ask(call("chat/completions", "authorization", &format!("Bearer {token}"))).await;
     assert_eq!((over.status, &over.body["error"]["type"]), (401, &json!("authentication_error")));

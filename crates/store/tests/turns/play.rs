@@ -17,7 +17,7 @@ pub const LEASE: u64 = 30;
 
 pub fn said(text: &str) -> TurnMessage {
     let content = format!(r#"[{{"type":"text","text":"{text}"}}]"#);
-    TurnMessage { content, text: text.into() }
+    TurnMessage { content, text: text.into(), wordless: false }
 }
 
 pub fn turn(conversation: Option<Uuid>, text: &str) -> StartTurn {

@@ -114,7 +114,7 @@ impl World {
             conversation: None,
             replace: None,
             attachments: None,
-            message: Some(TurnMessage { content, text: text.into() }),
+            message: Some(TurnMessage { content, text: text.into(), wordless: false }),
             agent: None,
             model: Some("openai/m".into()),
             workflow: None,
