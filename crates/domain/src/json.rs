@@ -131,25 +131,24 @@ fn countable(text: &str) -> String {
 
 /// The same JSON with U+FFFD for each escape that no text can hold: U+0000, and half a surrogate pair. None where
 /// there is no such escape.
-pub(crate) fn mended(text: &str) -> Option<String> {
-    let mut out = String::with_capacity(text.len());
-    let (mut rest, mut mended) = (text, false);
-    while let Some(at) = rest.find('\\') {
-        let (before, escape) = rest.split_at(at);
-        out.push_str(before);
+pub fn mended(text: &str) -> Option<String> {
+    let (mut out, mut done, mut at) = (String::new(), 0, 0);
+    while let Some(found) = text[at..].find('\\') {
+        at += found;
+        let escape = &text[at..];
         let (len, sound) = match (unit(escape), escape.get(6..).and_then(unit)) {
             (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => (12, true),
             (Some(0 | 0xd800..=0xdfff), _) => (6, false),
             (Some(_), _) => (6, true),
             (None, _) => (1 + escape[1..].chars().next().map_or(0, char::len_utf8), true),
         };
-        let (own, after) = escape.split_at(len);
-        out.push_str(if sound { own } else { r"\ufffd" });
-        mended |= !sound;
-        rest = after;
+        if !sound {
+            out.extend([&text[done..at], r"\ufffd"]);
+            done = at + len;
+        }
+        at += len;
     }
-    out.push_str(rest);
-    mended.then_some(out)
+    (done > 0).then(|| out + &text[done..])
 }
 
 /// The code unit of an escape such as `\u0041`, which the text begins with.

@@ -8,10 +8,9 @@ use super::row::{add_messages, read_attributes};
 use super::thread::Thread;
 use super::{Refusal, derived_id};
 use crate::conversation::Source as Surface;
-use crate::limits::Limits;
 use crate::tab::{NEW_TAB, Tab};
 
-pub fn read(of: &Fields<'_>) -> Result<Thread, Refusal> {
+pub fn read(of: &Fields<'_>, max_tabs: usize) -> Result<Thread, Refusal> {
     // A resource has its attributes apart from its id.
     let (row, is_resource) = match of.object(&["attributes"]) {
         Some(mut attributes) => {
@@ -23,7 +22,7 @@ pub fn read(of: &Fields<'_>) -> Result<Thread, Refusal> {
     let row = &row;
     let mut thread = read_attributes(row)?;
     add_messages(&mut thread, &row.list(&["messages"])?)?;
-    let legacy = read_tabs(&mut thread, row)? || row.has("active_path") || row.has("activePath");
+    let legacy = read_tabs(&mut thread, row, max_tabs)? || row.has("active_path") || row.has("activePath");
     read_active(&mut thread, row);
     // A null in a row with a path is one that was never filled in; a resource says what its reader was told.
     let unfilled = !row.has("source") || (!is_resource && thread.page_path.is_some());
@@ -41,9 +40,8 @@ fn surface_of(page_path: Option<&str>) -> Surface {
     }
 }
 
-/// The tabs; true when they were the names of their destinations alone.
-fn read_tabs(thread: &mut Thread, row: &Fields<'_>) -> Result<bool, Refusal> {
-    let max = Limits::default().max_persisted_tabs as usize;
+/// The tabs; true when they were the names of their destinations alone, which nobody counted: only the first are kept.
+fn read_tabs(thread: &mut Thread, row: &Fields<'_>, max: usize) -> Result<bool, Refusal> {
     let mut legacy = false;
     for (at, raw) in row.list(&["tabs"])?.into_iter().enumerate() {
         match serde_json::from_str::<Value>(raw.get()) {
@@ -108,7 +106,7 @@ mod tests {
     fn source_of(record: &Value) -> Option<Surface> {
         let text = record.to_string();
         let fields = Fields::read(&text).unwrap_or_else(|_| panic!("an object: {text}"));
-        read(&fields).unwrap_or_else(|refusal| panic!("{}: {text}", refusal.0)).source
+        read(&fields, 50).unwrap_or_else(|refusal| panic!("{}: {text}", refusal.0)).source
     }
 
     #[test]

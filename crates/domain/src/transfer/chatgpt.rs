@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use serde_json::value::RawValue;
 
 use super::Refusal;
-use super::fields::{Fields, quoted};
+use super::fields::{Fields, json, quoted};
 use super::thread::{Asset, Node, Thread};
 use super::tree;
 use crate::conversation::Mode;
@@ -203,8 +203,8 @@ fn add_content(said: &mut Node, content: &Fields<'_>, kind: &str, recipient: Opt
 
 /// What was sent to a tool: JSON as it is, code as `{"code": …}`.
 fn arguments(text: &str) -> Option<Raw> {
-    match RawValue::from_string(text.trim().to_owned()) {
-        Ok(raw) if raw.get().starts_with('{') => Some(raw),
+    match json(text.trim().to_owned()) {
+        Some(raw) if raw.get().starts_with('{') => Some(raw),
         _ => RawValue::from_string(format!("{{\"code\":{}}}", quoted(text)?.get())).ok(),
     }
 }

@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 
 use super::times::read_time;
 use super::{Refusal, derived_id};
+use crate::json::mended;
 use crate::message::Raw;
 
 /// Columns of tables that hold JSON; what dumps them may write it as text.
@@ -134,11 +135,16 @@ pub fn unquoted(raw: &RawValue) -> Raw {
     if raw.get().starts_with('"')
         && let Ok(text) = serde_json::from_str::<String>(raw.get())
         && text.trim_start().starts_with(['{', '['])
-        && let Ok(inner) = RawValue::from_string(text)
+        && let Some(inner) = json(text)
     {
         return inner;
     }
     raw.to_owned()
+}
+
+/// The JSON that a text is, sound as what was read around it.
+pub fn json(text: String) -> Option<Raw> {
+    RawValue::from_string(mended(&text).unwrap_or(text)).ok()
 }
 
 /// A text as JSON.
@@ -154,4 +160,15 @@ pub fn uuid(text: &str) -> Option<uuid::Uuid> {
 /// An id for something that has none, from where it stands.
 pub fn placed_id(of: &str, at: usize) -> String {
     derived_id(&[of, &at.to_string()]).simple().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_within_a_text_is_sound() {
+        let text = RawValue::from_string(r#""{\"a\":\"\\ud83d b\"}""#.into()).unwrap();
+        assert_eq!(unquoted(&text).get(), r#"{"a":"\ufffd b"}"#);
+    }
 }

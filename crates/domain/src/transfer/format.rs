@@ -89,10 +89,10 @@ const LISTS: [&str; 9] = [
     "threads",
 ];
 
-/// Looks at a record: `format` is the one that was asked for.
-pub fn look<'a>(of: &Fields<'a>, format: Option<Format>) -> Result<Record<'a>, Refusal> {
+/// Looks at a record: `format` is the one that was asked for, `max_tabs` the most that a conversation keeps.
+pub fn look<'a>(of: &Fields<'a>, format: Option<Format>, max_tabs: usize) -> Result<Record<'a>, Refusal> {
     let kind = of.text(&["type"]);
-    if format.is_none_or(|format| format == Format::Threadkeep) && is_own(of, kind.as_deref()) {
+    if is_own(of, format) {
         return Ok(Record::Own);
     }
     if let Some(message) = message_row(of, format) {
@@ -112,7 +112,7 @@ pub fn look<'a>(of: &Fields<'a>, format: Option<Format>) -> Result<Record<'a>, R
             let id = of.text(&["id"]).ok_or_else(|| Refusal::new("it has no id"))?;
             return Ok(Record::Conversation { format: found, id });
         }
-        Format::ChatConversations => chat_conversations::read(of)?,
+        Format::ChatConversations => chat_conversations::read(of, max_tabs)?,
         Format::ChatGpt => chatgpt::read(of)?,
         Format::Claude => claude::read(of)?,
         Format::LibreChat => librechat::read(of)?,
@@ -126,8 +126,12 @@ pub fn look<'a>(of: &Fields<'a>, format: Option<Format>) -> Result<Record<'a>, R
     Ok(Record::Thread(found, Box::new(thread)))
 }
 
-fn is_own(of: &Fields<'_>, kind: Option<&str>) -> bool {
-    match kind {
+/// Whether a record is a line of an export of ours.
+pub fn is_own(of: &Fields<'_>, format: Option<Format>) -> bool {
+    if format.is_some_and(|format| format != Format::Threadkeep) {
+        return false;
+    }
+    match of.text(&["type"]).as_deref() {
         Some("threadkeep") => of.has("version"),
         Some("conversation") => of.has("branches"),
         Some("workspace") => of.has("default_visibility"),
@@ -198,8 +202,19 @@ fn detect(of: &Fields<'_>, kind: Option<&str>) -> Option<Format> {
             _ => Format::CopilotChats,
         });
     }
-    let row = has(&["message_count", "preview", "agent_id", "org_id", "workspace_id"]);
-    (row && has(&["id"])).then_some(Format::Conversations)
+    is_row(of).then_some(Format::Conversations)
+}
+
+/// Whether this is a row of `conversations` without its messages: not one of something that a conversation has, such as
+/// what somebody thought of an answer.
+fn is_row(of: &Fields<'_>) -> bool {
+    let has = |name: &&str| of.has(name);
+    let told = ["message_count", "preview"].iter().any(has);
+    let placed =
+        ["user_id", "org_id", "workspace_id", "agent_id"].iter().filter(|name| has(name)).count() > 1;
+    of.has("id")
+        && !["conversation_id", "conversationId"].iter().any(has)
+        && (told || (placed && of.has("created_at")))
 }
 
 /// Whether the first element of a list has a member.

@@ -146,6 +146,11 @@ struct Tag {
     r#type: String,
 }
 
+/// Whether a line is the first of an export: what is wrong with it is wrong with all of them.
+pub fn is_header(text: &str) -> bool {
+    parse::<Tag>(text).is_ok_and(|tag| tag.r#type == "threadkeep")
+}
+
 /// Reads one line. What a conversation holds is checked when it is joined with its parts, and by `Archive::check`.
 pub fn read_line(text: &str) -> Result<Line, Refusal> {
     let Tag { r#type } = parse(text).map_err(|_| Refusal::new("a line is a JSON object with a type"))?;

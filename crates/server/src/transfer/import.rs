@@ -109,6 +109,7 @@ impl Importer {
             workspace: workspace.id,
             owner: self.owner.clone().unwrap_or_else(|| self.scope.user.clone()),
             visibility: workspace.default_visibility,
+            max_tabs: self.max_tabs,
             now: self.clock.now(),
         })
     }

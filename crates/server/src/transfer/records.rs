@@ -7,9 +7,10 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 use domain::file::Digest;
+use domain::json::mended;
 use domain::transfer::fields::Fields;
 use domain::transfer::file_line::read_sha256;
-use domain::transfer::format::{Format, Record, look};
+use domain::transfer::format::{Format, Record, is_own, look};
 use domain::transfer::own::{self, Line};
 use domain::transfer::thread::{Asset, Setting, Thread};
 use domain::transfer::{ArchivedFile, Refusal, rows};
@@ -35,6 +36,8 @@ pub struct Records<'a> {
     blobs: HashMap<String, Inline>,
     /// Lines that belong to one that is still to come.
     before: Before,
+    /// Nothing more of the text is taken: it is an export of ours that cannot be read.
+    pub over: bool,
 }
 
 struct Inline {
@@ -55,6 +58,7 @@ impl<'a> Records<'a> {
             spool: Spool::new()?,
             blobs: HashMap::new(),
             before: Before::default(),
+            over: false,
         })
     }
 
@@ -67,12 +71,17 @@ impl<'a> Records<'a> {
         found: &mut Things,
     ) -> Result<bool> {
         let fields = Fields::read(record);
+        let own = fields.as_ref().is_ok_and(|fields| is_own(fields, self.target.format));
+        // A text with half a surrogate pair is none to those who read on. In ours there is none.
+        if !own && let Some(mended) = mended(record) {
+            return self.read(&mended, entry, tables, found);
+        }
         if let Some(spread) = fields.as_ref().ok().and_then(Fields::spread) {
             return self.read(&spread, entry, tables, found);
         }
         let (known, read) = match fields {
             Err(refusal) => (false, Err(refusal.into())),
-            Ok(fields) => match look(&fields, self.target.format) {
+            Ok(fields) => match look(&fields, self.target.format, self.target.max_tabs) {
                 Err(refusal) => {
                     let source_id =
                         fields.text(&["conversation_id", "id", "uuid", "conversationId", "thread_id"]);
@@ -123,6 +132,7 @@ impl<'a> Records<'a> {
         let mut entry = entry.clone();
         let line = own::read_line(record);
         if let Err(refusal) = &line {
+            self.over = own::is_header(record);
             self.before.refuse(Refusal(format!("a line before it was refused: {refusal}")));
         }
         let thing = match line? {

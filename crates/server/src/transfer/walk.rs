@@ -61,6 +61,8 @@ pub struct Target {
     pub workspace: Uuid,
     pub owner: String,
     pub visibility: Visibility,
+    /// The most that a conversation keeps.
+    pub max_tabs: usize,
     pub now: Timestamp,
 }
 
@@ -201,6 +203,9 @@ impl Walk {
                     let weight = record.len() / found.len().max(1);
                     for (entry, thing) in found {
                         self.send(entry, thing, weight)?;
+                    }
+                    if records.over {
+                        return Ok(Passed::Read);
                     }
                 }
             }

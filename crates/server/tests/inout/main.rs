@@ -13,5 +13,6 @@ mod grown;
 mod hostile;
 mod house;
 mod interrupted;
+mod odd;
 mod reading;
 mod round_trip;
