@@ -32,6 +32,7 @@ mod transfer;
 mod unread;
 mod watched;
 mod web;
+mod words;
 
 use std::future::Future;
 use std::net::{Ipv4Addr, SocketAddr};

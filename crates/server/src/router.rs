@@ -192,6 +192,7 @@ pub fn openapi() -> utoipa::openapi::OpenApi {
     openapi::name_tails(&mut api);
     openapi::add_credentials(&mut api);
     openapi::describe_failures(&mut api);
+    openapi::details::describe_details(&mut api);
     api
 }
 

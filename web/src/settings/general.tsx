@@ -120,7 +120,7 @@ function WorkspaceForm({ workspace }: { workspace: Workspace }) {
       }}
     >
       <Field label="Name" value={name} maxLength={255} onChange={(event) => setName(event.target.value)} />
-      <Choice label="New threads are" value={visibility} onChange={(event) => setVisibility(event.target.value)}>
+      <Choice label="New threads are" value={visibility} onChange={(event) => setVisibility(event.target.value as Workspace['default_visibility'])}>
         <option value="private">private to who starts them</option>
         <option value="workspace">visible to the workspace</option>
       </Choice>

@@ -13,9 +13,9 @@ use super::params::Params;
 use super::{CONVERSATION, WORKSPACE};
 
 pub const DEFAULT_PAGE_SIZE: usize = 50;
-const PAGE_SIZES: RangeInclusive<usize> = 1..=100;
+pub const PAGE_SIZES: RangeInclusive<usize> = 1..=100;
 /// A retrieve without a window has all messages, however many, so that no window of so many costs more.
-const MESSAGE_WINDOWS: RangeInclusive<usize> = 1..=1_000_000;
+pub const MESSAGE_WINDOWS: RangeInclusive<usize> = 1..=1_000_000;
 const MAX_AGENT_CHARS: usize = 255;
 const MAX_QUERY_CHARS: usize = 1000;
 

@@ -67,7 +67,7 @@ fn bearer(text: &str) -> Option<&str> {
 
 /// The configuration of a run under way, for its sandbox.
 #[utoipa::path(get, path = "/v1/agent/{workspace}/{run}/config", operation_id = "get_run_config", tag = "sandbox",
-    params(("workspace" = Uuid, Path), ("run" = Uuid, Path)),
+    params(("workspace" = Uuid, Path), ("run" = Uuid, Path)), security(("run_token" = [])),
     responses((status = 200, description = "`{ session_id, chat_id, model, assets, skills, recipes }`", body = Object), (status = 401)))]
 pub async fn config(
     State(app): State<AppState>,
@@ -193,7 +193,7 @@ pub async fn zip(
 
 /// Takes back the files that a run made. Its token works once, and is used up with the files' commit.
 #[utoipa::path(post, path = "/v1/agent/{workspace}/{run}/results", operation_id = "post_run_results", tag = "sandbox",
-    params(("workspace" = Uuid, Path), ("run" = Uuid, Path), ("Authorization" = String, Header, description = "The upload token, as it is")),
+    params(("workspace" = Uuid, Path), ("run" = Uuid, Path)), security(("upload_token" = [])),
     request_body(content = super::files::UploadForm, content_type = "multipart/form-data"),
     responses((status = 201, body = Uploaded), (status = 400), (status = 401), (status = 413)))]
 pub async fn results(

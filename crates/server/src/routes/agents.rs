@@ -15,6 +15,7 @@ use crate::extract::{Caller, JsonBody, Named, Paging, Path};
 use crate::jsonapi::error::shown;
 use crate::problem::Problem;
 use crate::state::{App, AppState};
+use crate::words;
 
 const MAX_TOOLS: usize = 100;
 const MAX_NAME_CHARS: usize = 128;
@@ -36,7 +37,7 @@ pub struct AgentView {
     instructions: String,
     model: Option<String>,
     /// `model` or `sandbox`.
-    #[schema(value_type = String)]
+    #[schema(value_type = words::Runner)]
     runner: Runner,
     #[schema(value_type = Vec<ToolDocument>)]
     tools: Vec<ToolChoice>,
@@ -57,7 +58,7 @@ pub struct AgentRequest {
     #[serde(deserialize_with = "given")]
     #[schema(value_type = Option<String>)]
     model: Option<Option<String>>,
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<words::Runner>)]
     runner: Option<Runner>,
     #[schema(value_type = Option<Vec<ToolDocument>>)]
     tools: Option<Vec<ToolChoice>>,
@@ -65,6 +66,15 @@ pub struct AgentRequest {
     #[serde(deserialize_with = "given")]
     #[schema(value_type = Option<u32>)]
     max_rounds: Option<Option<u32>>,
+}
+
+/// A new agent needs a name.
+#[derive(Debug, Deserialize, ToSchema)]
+#[expect(dead_code, reason = "described for clients")]
+pub struct CreateAgent {
+    #[serde(flatten)]
+    request: AgentRequest,
+    name: String,
 }
 
 /// Tells a null that was sent from a field that was left out.
@@ -172,7 +182,7 @@ pub async fn list(
 
 /// Makes an agent.
 #[utoipa::path(post, path = "/v1/agents", operation_id = "create_agent", tag = "models", params(("workspace" = Option<Uuid>, Query)),
-    request_body = AgentRequest, responses((status = 201, body = AgentView), (status = 403)))]
+    request_body = CreateAgent, responses((status = 201, body = AgentView), (status = 403)))]
 pub async fn create(
     State(app): State<AppState>,
     caller: Caller,

@@ -16,6 +16,7 @@ use crate::extract::paging::List;
 use crate::extract::{Caller, JsonBody, Named, Paging, Path};
 use crate::problem::Problem;
 use crate::state::AppState;
+use crate::words;
 
 #[derive(Debug, Serialize, ToSchema)]
 pub struct KeyView {
@@ -24,7 +25,7 @@ pub struct KeyView {
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<String>,
     name: String,
-    #[schema(value_type = String, example = "service")]
+    #[schema(value_type = words::Role)]
     role: Role,
     workspace: Uuid,
     created_by: String,
@@ -36,7 +37,7 @@ pub struct KeyView {
 pub struct CreateKey {
     name: String,
     /// `member`, `admin` or `service`.
-    #[schema(value_type = String, example = "service")]
+    #[schema(value_type = words::Role)]
     role: Role,
     workspace: Option<Uuid>,
 }

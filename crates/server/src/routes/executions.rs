@@ -23,11 +23,13 @@ use crate::extract::{Caller, Named, Paging, Path};
 use crate::problem::Problem;
 use crate::state::AppState;
 use crate::stream::respond;
+use crate::words;
 
 /// What an execution asks for; as `multipart/form-data` each field is a part, and parts with a file name are files.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExecutionRequest {
+    #[schema(value_type = String, required = true)]
     prompt: Option<String>,
     workspace: Option<Uuid>,
     agent: Option<String>,
@@ -41,7 +43,7 @@ pub struct ExecutionRequest {
 #[derive(Debug, Serialize, ToSchema)]
 pub struct ExecutionView {
     id: Uuid,
-    #[schema(value_type = String)]
+    #[schema(value_type = words::RunStatus)]
     status: RunStatus,
     response: Option<String>,
     /// What the run wrote back.

@@ -27,15 +27,12 @@ enum Asked {
     Html,
 }
 
+pub(super) const FORMATS: [&str; 4] = ["jsonl", "zip", "markdown", "html"];
+
 impl Asked {
     fn parse(name: &str) -> Option<Self> {
-        match name {
-            "jsonl" => Some(Self::Lines),
-            "zip" => Some(Self::Zip),
-            "markdown" => Some(Self::Markdown),
-            "html" => Some(Self::Html),
-            _ => None,
-        }
+        let all = [Self::Lines, Self::Zip, Self::Markdown, Self::Html];
+        FORMATS.into_iter().zip(all).find_map(|(known, asked)| (known == name).then_some(asked))
     }
 
     /// Format, media type and name.
@@ -73,7 +70,8 @@ fn read_query(query: &str) -> Result<(Asked, Option<Uuid>), Problem> {
 #[utoipa::path(get, path = "/v1/export", operation_id = "export", tag = "workspaces",
     params(("workspace" = Option<Uuid>, Query), ("conversation" = Option<Uuid>, Query),
         ("format" = Option<String>, Query, description = "`jsonl` (default), `zip`, `markdown` or `html`")),
-    responses((status = 200, description = "The export", content_type = "application/x-ndjson", body = String), (status = 400), (status = 403), (status = 404)))]
+    responses((status = 200, description = "The export", content((String = "application/x-ndjson"), (String = "application/zip"), (String = "text/markdown"), (String = "text/html"))),
+        (status = 400), (status = 403), (status = 404)))]
 pub async fn export(
     State(app): State<AppState>,
     caller: Caller,

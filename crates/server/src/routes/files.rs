@@ -128,7 +128,8 @@ pub async fn list(
 
 /// The bytes of a file, or a range of them.
 #[utoipa::path(get, path = "/v1/chat-conversations/{id}/files/{file}/content", operation_id = "get_file_content", tag = "files",
-    params(("id" = Uuid, Path), ("file" = Uuid, Path), ("workspace" = Option<Uuid>, Query), ("Range" = Option<String>, Header)),
+    params(("id" = Uuid, Path), ("file" = Uuid, Path), ("workspace" = Option<Uuid>, Query), ("Range" = Option<String>, Header),
+        ("If-Range" = Option<String>, Header), ("If-None-Match" = Option<String>, Header)),
     responses((status = 200, description = "The bytes, as the file's own type", content_type = "*/*", body = String), (status = 206, description = "The range that was asked for", content_type = "*/*", body = String), (status = 304), (status = 404), (status = 416)))]
 pub async fn content(
     State(app): State<AppState>,

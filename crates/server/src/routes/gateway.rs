@@ -61,7 +61,7 @@ pub async fn model(State(app): State<AppState>, Path(id): Path<String>) -> Resul
 #[utoipa::path(post, path = "/v1/chat/completions", operation_id = "create_chat_completion", tag = "models",
     params(("workspace" = Option<Uuid>, Query)),
     request_body(content = Object, description = "As OpenAI's, `model` being `provider/model`"),
-    responses((status = 200, description = "As OpenAI's", body = Object), (status = 404), (status = 429), (status = 502), (status = 504)))]
+    responses((status = 200, description = "As OpenAI's", content((Object = "application/json"), (String = "text/event-stream"))), (status = 404), (status = 429), (status = 502), (status = 504)))]
 pub async fn completions(
     State(app): State<AppState>,
     asker: Asker,
@@ -80,7 +80,7 @@ pub async fn completions(
 #[utoipa::path(post, path = "/v1/messages", operation_id = "create_message", tag = "models",
     params(("workspace" = Option<Uuid>, Query)),
     request_body(content = Object, description = "As Anthropic's, `model` being `provider/model`"),
-    responses((status = 200, description = "As Anthropic's", body = Object), (status = 404), (status = 429), (status = 502), (status = 504)))]
+    responses((status = 200, description = "As Anthropic's", content((Object = "application/json"), (String = "text/event-stream"))), (status = 404), (status = 429), (status = 502), (status = 504)))]
 pub async fn messages(
     State(app): State<AppState>,
     asker: Asker,

@@ -23,7 +23,8 @@ pub async fn home(headers: HeaderMap) -> Response {
 
 /// Logs the local browser in with the ticket of this start.
 #[utoipa::path(get, path = "/login", operation_id = "log_in", tag = "session", params(("ticket" = String, Query, description = "As printed at start")),
-    responses((status = 303, description = "Logged in; on to /"), (status = 401, description = "Not this start's ticket")))]
+    responses((status = 303, description = "Logged in; on to /"), (status = 400), (status = 401, description = "Not this start's ticket"),
+        (status = 404, description = "Not in local mode")))]
 pub async fn login(State(app): State<AppState>, RawQuery(query): RawQuery) -> Result<Response, Problem> {
     let local = app.local.as_ref().ok_or_else(Problem::not_found)?;
     let ticket = pairs(query.as_deref().unwrap_or(""))?

@@ -15,11 +15,12 @@ use crate::extract::paging::{List, text_cursor};
 use crate::extract::{Caller, JsonBody, Paging, Path};
 use crate::problem::Problem;
 use crate::state::AppState;
+use crate::words;
 
 #[derive(Debug, Serialize, ToSchema)]
 pub struct MemberView {
     user: String,
-    #[schema(value_type = String, example = "member")]
+    #[schema(value_type = words::MemberRole)]
     role: Role,
     added_at: String,
 }
@@ -29,7 +30,7 @@ pub struct MemberView {
 pub struct AddMember {
     user: String,
     /// `member` or `admin`.
-    #[schema(value_type = String, example = "member")]
+    #[schema(value_type = words::MemberRole)]
     role: Role,
 }
 

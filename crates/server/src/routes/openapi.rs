@@ -1,5 +1,7 @@
 //! The API's own description, generated from the routes, and what all operations have in common there.
 
+pub mod details;
+
 use std::sync::LazyLock;
 
 use axum::http::{StatusCode, header};
@@ -24,12 +26,17 @@ pub async fn openapi() -> Response {
     ([(header::CONTENT_TYPE, "application/json")], DOCUMENT.as_str()).into_response()
 }
 
-/// The credentials that guarded operations take.
+/// The credentials that operations take.
 pub fn add_credentials(api: &mut OpenApi) {
     let components = api.components.get_or_insert_default();
     components.add_security_scheme("bearer", SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer)));
     let cookie = ApiKeyValue::with_description(COOKIE, "The browser's session.");
     components.add_security_scheme("session", SecurityScheme::ApiKey(ApiKey::Cookie(cookie)));
+    let mut run = Http::new(HttpAuthScheme::Bearer);
+    run.description = Some("The token of a run, as its sandbox was sent it.".to_owned());
+    components.add_security_scheme("run_token", SecurityScheme::Http(run));
+    let upload = ApiKeyValue::with_description("Authorization", "The upload token of a run, as it is.");
+    components.add_security_scheme("upload_token", SecurityScheme::ApiKey(ApiKey::Header(upload)));
 }
 
 /// A parameter that is the rest of a path is one like any other here.

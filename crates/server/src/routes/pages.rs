@@ -41,6 +41,16 @@ pub struct PageRequest {
     url: Option<Option<String>>,
 }
 
+/// A new page needs both.
+#[derive(Debug, Deserialize, ToSchema)]
+#[expect(dead_code, reason = "described for clients")]
+pub struct CreatePage {
+    #[serde(flatten)]
+    request: PageRequest,
+    title: String,
+    body: String,
+}
+
 fn shape(page: Page) -> PageView {
     let Page { id, title, body, url, updated_at, .. } = page;
     PageView { id, title, body, url, updated_at: rfc3339(updated_at) }
@@ -74,7 +84,7 @@ pub async fn list(
 
 /// Makes a page.
 #[utoipa::path(post, path = "/v1/pages", operation_id = "create_page", tag = "knowledge", params(("workspace" = Option<Uuid>, Query)),
-    request_body = PageRequest, responses((status = 201, body = PageView)))]
+    request_body = CreatePage, responses((status = 201, body = PageView)))]
 pub async fn create(
     State(app): State<AppState>,
     caller: Caller,

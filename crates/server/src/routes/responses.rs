@@ -50,7 +50,7 @@ pub async fn not_offered(uri: Uri) -> Problem {
 #[utoipa::path(post, path = "/v1/responses", operation_id = "create_response", tag = "clients",
     request_body(content = Object, description = "As OpenAI's; `model` is a model's name, `agent`, `task_flow` or the id of an agent"),
     params(("workspace" = Option<Uuid>, Query), ("Idempotency-Key" = Option<String>, Header)),
-    responses((status = 200, description = "The response, or its events", body = Object), (status = 400), (status = 404)))]
+    responses((status = 200, description = "The response, or its events", content((Object = "application/json"), (String = "text/event-stream"))), (status = 400), (status = 404)))]
 pub async fn create(
     State(app): State<AppState>,
     caller: Caller,
@@ -274,7 +274,7 @@ async fn as_it_stands(app: &AppState, scope: &Scope, asking: &Asking) -> Result<
     params(("id" = String, Path), ("workspace" = Option<Uuid>, Query), ("stream" = Option<bool>, Query),
         ("starting_after" = Option<i64>, Query, description = "The `sequence_number` of the last event seen"),
         ("include_obfuscation" = Option<bool>, Query, description = "There is none"), ("Last-Event-ID" = Option<i64>, Header)),
-    responses((status = 200, description = "As OpenAI's", body = Object), (status = 400), (status = 404)))]
+    responses((status = 200, description = "As OpenAI's", content((Object = "application/json"), (String = "text/event-stream"))), (status = 400), (status = 404)))]
 pub async fn retrieve(
     State(app): State<AppState>,
     caller: Caller,

@@ -22,6 +22,7 @@ use crate::extract::{Caller, JsonBody, Named, Paging, Path};
 use crate::problem::Problem;
 use crate::state::AppState;
 use crate::stream::respond;
+use crate::words;
 
 #[derive(Debug, Serialize, ToSchema)]
 pub struct RunView {
@@ -29,7 +30,7 @@ pub struct RunView {
     conversation: Option<Uuid>,
     execution: Option<Uuid>,
     /// `queued`, `running`, `succeeded`, `failed`, `cancelled` or `interrupted`.
-    #[schema(value_type = String)]
+    #[schema(value_type = words::RunStatus)]
     status: RunStatus,
     message: Option<Uuid>,
     assistant_message: Option<Uuid>,
@@ -149,7 +150,7 @@ pub async fn cancel(
 #[serde(deny_unknown_fields)]
 pub struct EditRun {
     /// A text, or blocks of the type `text`.
-    #[schema(value_type = String)]
+    #[schema(value_type = words::SaidText)]
     message: Box<RawValue>,
 }
 

@@ -96,7 +96,7 @@ impl Drop for Import<'_> {
 /// Adds the rows of a file: CSV whose first line names columns, an array of objects, or an object on each line.
 #[utoipa::path(post, path = "/v1/tables/{id}/import", operation_id = "import_rows", tag = "knowledge",
     params(("id" = Uuid, Path), ("workspace" = Option<Uuid>, Query)),
-    request_body(content((String = "text/csv"), (Vec<Object> = "application/json"), (String = "application/x-ndjson"))),
+    request_body(content((String = "text/csv"), (Vec<Object> = "application/json"), (String = "application/x-ndjson"), (super::files::UploadForm = "multipart/form-data"))),
     responses((status = 200, body = Imported), (status = 404), (status = 413), (status = 415), (status = 422, description = "`errors` tells row by row")))]
 pub async fn import(
     State(app): State<AppState>,
@@ -134,6 +134,8 @@ async fn take(app: &AppState, scope: &Scope, table: &Table, file: &mut TableFile
     import.keep().await
 }
 
+pub(super) const FORMATS: [&str; 3] = ["csv", "json", "ndjson"];
+
 fn asked_format(query: Option<&str>) -> Result<Format, Problem> {
     let mut format = None;
     for (name, value) in pairs(query.unwrap_or(""))? {
@@ -143,15 +145,12 @@ fn asked_format(query: Option<&str>) -> Result<Format, Problem> {
                 return Err(Problem::invalid_parameter("format", "format is given twice."));
             }
             "format" => {
-                format = Some(match value.as_str() {
-                    "csv" => Format::Csv,
-                    "json" => Format::Json,
-                    "ndjson" => Format::Ndjson,
-                    _ => {
-                        let detail = "format must be csv, json or ndjson.";
-                        return Err(Problem::invalid_parameter("format", detail));
-                    }
-                });
+                let all = FORMATS.into_iter().zip([Format::Csv, Format::Json, Format::Ndjson]);
+                format = all.into_iter().find_map(|(name, format)| (name == value).then_some(format));
+                if format.is_none() {
+                    let detail = "format must be csv, json or ndjson.";
+                    return Err(Problem::invalid_parameter("format", detail));
+                }
             }
             _ => return Err(Problem::unknown_parameter(&name)),
         }

@@ -15,13 +15,14 @@ use crate::extract::paging::List;
 use crate::extract::{Caller, JsonBody, Named, Paging, Path};
 use crate::problem::Problem;
 use crate::state::{App, AppState};
+use crate::words::ColumnType;
 
 /// A column, as `Column` writes it.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct ColumnDocument {
     name: String,
-    /// `text`, `number`, `boolean` or `date`.
     #[serde(rename = "type")]
+    #[schema(value_type = ColumnType)]
     kind: String,
 }
 
@@ -43,6 +44,17 @@ pub struct TableRequest {
     name: Option<String>,
     #[schema(value_type = Option<Vec<ColumnDocument>>)]
     columns: Option<Vec<Column>>,
+}
+
+/// A new table needs both.
+#[derive(Debug, Deserialize, ToSchema)]
+#[expect(dead_code, reason = "described for clients")]
+pub struct CreateTable {
+    #[serde(flatten)]
+    request: TableRequest,
+    name: String,
+    #[schema(value_type = Vec<ColumnDocument>)]
+    columns: Vec<Column>,
 }
 
 fn shape(table: Table) -> TableView {
@@ -71,7 +83,7 @@ pub async fn list(
 
 /// Makes a table.
 #[utoipa::path(post, path = "/v1/tables", operation_id = "create_table", tag = "knowledge", params(("workspace" = Option<Uuid>, Query)),
-    request_body = TableRequest, responses((status = 201, body = TableView)))]
+    request_body = CreateTable, responses((status = 201, body = TableView)))]
 pub async fn create(
     State(app): State<AppState>,
     caller: Caller,

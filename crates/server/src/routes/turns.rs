@@ -26,10 +26,12 @@ use crate::extract::body::{Body, check_json, parse};
 use crate::extract::paging::pairs;
 use crate::extract::{Caller, Named};
 use crate::jsonapi::error::Source as At;
+use crate::jsonapi::schema;
 use crate::problem::Problem;
 use crate::state::AppState;
 use crate::stream::{respond, tell_ids};
 use crate::tokens;
+use crate::words::{self, SaidText};
 
 /// What a turn asks for.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -38,22 +40,22 @@ pub struct TurnRequest {
     conversation: Option<Uuid>,
     workspace: Option<Uuid>,
     /// A text, or blocks of the type `text`.
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<SaidText>)]
     message: Option<Box<RawValue>>,
     attachments: Option<Vec<Uuid>>,
     agent: Option<String>,
     model: Option<String>,
     workflow: Option<String>,
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<schema::Mode>)]
     mode: Option<Mode>,
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<schema::Surface>)]
     source: Option<Source>,
     page_path: Option<String>,
     /// `reject`, `enqueue`, `interrupt` or `rollback`.
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<words::OnBusy>)]
     on_busy: Option<OnBusy>,
     /// `cancel` or `continue`.
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<words::OnDisconnect>)]
     on_disconnect: Option<OnDisconnect>,
     /// Edit this user message, or answer it again when `message` is left out.
     replace: Option<Uuid>,
@@ -66,7 +68,7 @@ pub struct AcceptedTurn {
     run: Uuid,
     message: Option<Uuid>,
     /// `queued` or `running`; of a repeated request, what the run has come to.
-    #[schema(value_type = String)]
+    #[schema(value_type = words::RunStatus)]
     status: RunStatus,
 }
 

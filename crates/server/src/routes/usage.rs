@@ -13,7 +13,7 @@ use crate::problem::Problem;
 use crate::state::AppState;
 
 const DAYS: i64 = 30;
-const MOST_DAYS: i64 = 366;
+pub(super) const MOST_DAYS: i64 = 366;
 
 /// One day (UTC) of the workspace; one without use is left out.
 #[derive(Debug, Serialize, ToSchema)]

@@ -64,7 +64,8 @@ pub async fn list(
 
 /// The bytes of any file that the caller may see.
 #[utoipa::path(get, path = "/v1/files/{id}/content", operation_id = "get_workspace_file_content", tag = "files",
-    params(("id" = Uuid, Path), ("workspace" = Option<Uuid>, Query), ("Range" = Option<String>, Header)),
+    params(("id" = Uuid, Path), ("workspace" = Option<Uuid>, Query), ("Range" = Option<String>, Header),
+        ("If-Range" = Option<String>, Header), ("If-None-Match" = Option<String>, Header)),
     responses((status = 200, description = "The bytes, as the file's own type", content_type = "*/*", body = String), (status = 206, description = "The range that was asked for", content_type = "*/*", body = String), (status = 304), (status = 404), (status = 416)))]
 pub async fn content(
     State(app): State<AppState>,

@@ -13,8 +13,10 @@ use uuid::Uuid;
 use super::agents::{check_model, given};
 use crate::extract::paging::{List, pairs};
 use crate::extract::{Caller, JsonBody, Named, Paging, Path};
+use crate::jsonapi::schema;
 use crate::problem::Problem;
 use crate::state::AppState;
+use crate::words;
 
 #[derive(Debug, Serialize, ToSchema)]
 pub struct WorkspaceView {
@@ -22,10 +24,10 @@ pub struct WorkspaceView {
     name: String,
     org_id: String,
     /// The caller's role.
-    #[schema(value_type = String, example = "admin")]
+    #[schema(value_type = words::Role)]
     role: Role,
     /// What new conversations start as: `private` or `workspace`.
-    #[schema(value_type = String, example = "private")]
+    #[schema(value_type = schema::Visibility)]
     default_visibility: Visibility,
     /// The model of conversations and agents that name none, where it was chosen; not in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -36,7 +38,7 @@ pub struct WorkspaceView {
 #[serde(deny_unknown_fields)]
 pub struct CreateWorkspace {
     name: String,
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<schema::Visibility>)]
     default_visibility: Option<Visibility>,
 }
 
@@ -44,7 +46,7 @@ pub struct CreateWorkspace {
 #[serde(deny_unknown_fields)]
 pub struct UpdateWorkspace {
     name: Option<String>,
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<schema::Visibility>)]
     default_visibility: Option<Visibility>,
     /// As `provider/model`; null is the server's own choice.
     #[serde(default, deserialize_with = "given")]

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use testkit::server::Backend;
 
 use crate::world::{ALL_FIELDS, World, speaks_jsonapi};
@@ -127,7 +127,9 @@ fn check_content(response: &Value, status: &str, what: &str) {
     }
     let content = content.unwrap_or_else(|| panic!("{what}: {status} has content"));
     for (kind, media) in content {
-        assert!(media.get("schema").is_some(), "{what}: {status} {kind} has a schema");
+        // A schema would be held against each event.
+        let whole = kind != "text/event-stream";
+        assert_eq!(media.get("schema").is_some(), whole, "{what}: {status} {kind}");
     }
     if status.starts_with(['4', '5']) {
         let jsonapi = what.split_once(' ').is_some_and(|(_, path)| speaks_jsonapi(path));
@@ -271,6 +273,7 @@ fn guarded_operations_say_so() {
         assert_eq!(names.iter().any(|name| *name == "bearer"), guarded, "{what}");
         let schemes = document["components"]["securitySchemes"].as_object().unwrap();
         assert!(names.iter().all(|name| schemes.contains_key(*name)), "{what}");
+        assert_eq!(names.is_empty(), !guarded && !path.starts_with("/v1/agent/"), "{what}");
         for status in ["401", "429"] {
             assert!(!guarded || operation["responses"].get(status).is_some(), "{what}: {status}");
         }
@@ -322,5 +325,129 @@ fn lists_and_resources_have_their_shapes() {
     }
     for name in ["type", "title", "status", "detail", "code"] {
         assert!(schemas["ProblemDocument"]["properties"].get(name).is_some(), "{name}");
+    }
+}
+
+/// What the routes do beside their bodies: media types, refusals, words, bounds and members that must be there.
+#[test]
+fn what_routes_take_and_answer_is_told() {
+    let document = document();
+    let paths = &document["paths"];
+    let told = |method: &str, path: &str, status: &str| {
+        let content = paths[path][method]["responses"][status]["content"].as_object();
+        content.unwrap_or_else(|| panic!("{method} {path} {status}")).keys().cloned().collect::<Vec<_>>()
+    };
+    let exported = ["application/x-ndjson", "application/zip", "text/html", "text/markdown"];
+    assert_eq!(told("get", "/v1/export", "200"), exported);
+    for (method, path) in [
+        ("post", "/v1/chat/completions"),
+        ("post", "/v1/messages"),
+        ("post", "/v1/responses"),
+        ("get", "/v1/responses/{id}"),
+    ] {
+        assert_eq!(told(method, path, "200"), ["application/json", "text/event-stream"], "{path}");
+    }
+    for status in ["400", "404"] {
+        assert_eq!(told("get", "/login", status), ["application/problem+json"]);
+    }
+    let parts = &paths["/v1/tables/{id}/import"]["post"]["requestBody"]["content"];
+    assert!(parts["multipart/form-data"]["schema"].is_object(), "{parts}");
+
+    let parameter = |path: &str, name: &str| {
+        let all = paths[path]["get"]["parameters"].as_array().unwrap();
+        all.iter().find(|it| it["name"] == name).unwrap_or_else(|| panic!("{path} {name}"))["schema"].clone()
+    };
+    let list = "/v1/chat-conversations";
+    assert_eq!(parameter(list, "page[size]"), json!({ "type": "integer", "minimum": 1, "maximum": 100 }));
+    assert_eq!(parameter("/v1/pages", "limit"), json!({ "type": "integer", "minimum": 1 }));
+    assert_eq!(
+        parameter("/v1/conversations", "limit"),
+        json!({ "type": "integer", "minimum": 1, "maximum": 100 })
+    );
+    assert_eq!(parameter(list, "filter[mode]")["enum"], json!(domain::conversation::Mode::ALL));
+    let formats = parameter("/v1/export", "format")["enum"].clone();
+    assert_eq!(formats, json!(["jsonl", "zip", "markdown", "html"]));
+    for (path, name) in
+        [(list, "sort"), ("/v1/runs/{id}/events", "wire"), ("/v1/tables/{id}/export", "format")]
+    {
+        assert!(
+            parameter(path, name)["enum"].as_array().is_some_and(|words| words.len() > 2),
+            "{path} {name}"
+        );
+    }
+
+    let schemas = &document["components"]["schemas"];
+    let is = |schema: &Value, name: &str| schema.to_string().contains(&format!("schemas/{name}\""));
+    let turn = &schemas["TurnRequest"]["properties"];
+    for (member, name) in [
+        ("message", "SaidText"),
+        ("mode", "Mode"),
+        ("source", "Surface"),
+        ("on_busy", "OnBusy"),
+        ("on_disconnect", "OnDisconnect"),
+    ] {
+        assert!(is(&turn[member], name), "{member}: {}", turn[member]);
+    }
+    for (of, member, name) in [
+        ("RunView", "status", "RunStatus"),
+        ("AddMember", "role", "MemberRole"),
+        ("CreateKey", "role", "Role"),
+        ("WorkspaceView", "default_visibility", "Visibility"),
+        ("AgentView", "runner", "Runner"),
+        ("ColumnDocument", "type", "ColumnType"),
+    ] {
+        assert!(is(&schemas[of]["properties"][member], name), "{of}.{member}");
+    }
+    for (name, needed) in [
+        ("CreatePage", json!(["title", "body"])),
+        ("CreateTable", json!(["name", "columns"])),
+        ("CreateAgent", json!(["name"])),
+    ] {
+        let parts = schemas[name]["allOf"].as_array().unwrap();
+        assert_eq!(parts.last().unwrap()["required"], needed, "{name}");
+    }
+    assert_eq!(schemas["ExecutionRequest"]["required"], json!(["prompt"]));
+}
+
+/// Headers that are told are those of answers, and those of answers that a client may want are told.
+#[tokio::test]
+async fn headers_of_answers_are_told() {
+    let world =
+        World::start(Backend::Sqlite, |config| config.limits.requests_per_second = 100).await.unwrap();
+    let document = document();
+    let told = |method: &str, path: &str, status: &str| {
+        let headers = document["paths"][path][method]["responses"][status]["headers"].as_object();
+        headers.unwrap_or_else(|| panic!("{method} {path} {status}")).keys().cloned().collect::<Vec<_>>()
+    };
+    let body = json!({ "data": { "type": "chat_conversation" } }).to_string();
+    let create = world.request(reqwest::Method::POST, "/v1/chat-conversations").body(body);
+    let created = world.send(create.header("content-type", "application/vnd.api+json")).await;
+    let id = crate::world::id_of(&created.body["data"]);
+    let got = world.send(world.request(reqwest::Method::GET, &format!("/v1/chat-conversations/{id}"))).await;
+    let pages = world.send(world.request(reqwest::Method::GET, "/v1/pages")).await;
+    let one = "/v1/chat-conversations/{id}";
+    for (answer, told) in [
+        (&created, told("post", "/v1/chat-conversations", "201")),
+        (&got, told("get", one, "200")),
+        (&pages, told("get", "/v1/pages", "200")),
+    ] {
+        for name in told {
+            assert!(answer.headers.contains_key(&name), "{name}: {:?}", answer.headers);
+        }
+    }
+    let run =
+        ["RateLimit", "RateLimit-Policy", "Threadkeep-Conversation", "Threadkeep-Message", "Threadkeep-Run"];
+    assert_eq!(told("get", "/v1/runs/{id}/events", "200"), run);
+    assert_eq!(told("post", "/v1/turns", "200"), run);
+    assert!(told("post", "/v1/turns", "202").contains(&"Preference-Applied".to_owned()));
+    assert!(told("post", "/v1/executions", "200").contains(&"Threadkeep-Execution".to_owned()));
+    assert!(told("post", "/v1/turns", "429").contains(&"Retry-After".to_owned()));
+    for name in ["ETag", "Content-Range"] {
+        assert!(told("get", "/v1/files/{id}/content", "206").contains(&name.to_owned()), "{name}");
+    }
+    // What is told stands for an operation and a status that are there.
+    let named = document.to_string();
+    for name in document["components"]["headers"].as_object().unwrap().keys() {
+        assert!(named.contains(&format!("components/headers/{name}\"")), "{name} is of no answer");
     }
 }
