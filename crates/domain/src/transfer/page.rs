@@ -52,6 +52,43 @@ fn fenced(text: &str) -> String {
     format!("{fence}\n{text}\n{fence}\n\n")
 }
 
+/// How often a text is looked at again: what is no HTML any more may leave some where there was code.
+const ROUNDS: usize = 8;
+
+/// A text whose HTML is shown, as it was where it was written: an open comment or element would take all that comes
+/// after it.
+fn without_html(text: &str) -> String {
+    let mut text = text.to_owned();
+    for _ in 0..ROUNDS {
+        let html = Parser::new(&text).into_offset_iter().filter_map(|(event, place)| {
+            matches!(event, Event::Html(_) | Event::InlineHtml(_)).then_some(place)
+        });
+        let (mut out, mut done) = (String::with_capacity(text.len()), 0);
+        for place in html {
+            let (before, within) = (text.get(done..place.start), text.get(place.clone()));
+            out += before.unwrap_or_default();
+            out += &within.unwrap_or_default().replace('<', "\\<");
+            done = place.end;
+        }
+        if done == 0 {
+            return text;
+        }
+        out += text.get(done..).unwrap_or_default();
+        text = out;
+    }
+    text.replace('<', "&lt;")
+}
+
+/// A name in its line: no markup, and no line of its own.
+fn name_of(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('<', "\\<").replace(['\n', '\r'], " ")
+}
+
+/// What somebody wrote: nothing of it reaches what comes after.
+fn written(text: &str) -> String {
+    closed(&without_html(text))
+}
+
 /// A text with the fence closed that it left open: whatever came after it would be code. One within a list or a quote
 /// ends with that.
 fn closed(text: &str) -> String {
@@ -79,7 +116,7 @@ fn closed(text: &str) -> String {
 
 pub fn markdown(archive: &Archive) -> String {
     let of = &archive.conversation;
-    let title = of.title.as_deref().unwrap_or(NO_TITLE);
+    let title = name_of(of.title.as_deref().unwrap_or(NO_TITLE));
     let mut out = format!("# {title}\n\n`{}` · {}\n\n", of.id, rfc3339(of.created_at));
     for message in archive.thread(archive.current) {
         out += &format!("## {} · {}\n\n", role(message), rfc3339(message.created_at));
@@ -87,7 +124,7 @@ pub fn markdown(archive: &Archive) -> String {
             out += &markdown_block(&block);
         }
         for file in attachments(message) {
-            out += &format!("📎 {} ({} bytes)\n\n", file.name, file.size);
+            out += &format!("📎 {} ({} bytes)\n\n", name_of(&file.name), file.size);
         }
     }
     out += "---\n\n";
@@ -101,28 +138,29 @@ fn markdown_block(block: &Block) -> String {
             out += &fenced(&json(raw));
         }
         if let Some(error) = error {
-            out += &format!("Error: {}\n\n", closed(error));
+            out += &format!("Error: {}\n\n", written(error));
         }
         out
     };
     match block {
-        Block::Text { text } => format!("{}\n\n", closed(text)),
+        Block::Text { text } => format!("{}\n\n", written(text)),
         Block::Reasoning { text } => {
+            let text = without_html(text);
             let quoted: Vec<String> = text.lines().map(|line| format!("> {line}")).collect();
             format!("{}\n\n", quoted.join("\n"))
         }
         Block::Step { name, status, args, result, error, .. } => {
-            parts(format!("**Step** {name} ({})", status.as_str()), args, result, error)
+            parts(format!("**Step** {} ({})", name_of(name), status.as_str()), args, result, error)
         }
         Block::ToolCall { name, args, result, error, .. } => {
-            parts(format!("**Tool** {name}"), args, result, error)
+            parts(format!("**Tool** {}", name_of(name)), args, result, error)
         }
         Block::Source(source) => {
             let place = source.url.as_deref().or(source.locator.as_deref()).unwrap_or_default();
-            format!("[{}] {} {place}\n\n", source.id, source.title)
+            format!("[{}] {} {}\n\n", name_of(&source.id), name_of(&source.title), name_of(place))
         }
-        Block::File { name, size, .. } => format!("📎 {name} ({size} bytes)\n\n"),
-        Block::Error { code, message } => format!("**Error** {code}: {}\n\n", closed(message)),
+        Block::File { name, size, .. } => format!("📎 {} ({size} bytes)\n\n", name_of(name)),
+        Block::Error { code, message } => format!("**Error** {}: {}\n\n", name_of(code), written(message)),
     }
 }
 
@@ -198,6 +236,8 @@ fn html_block(block: &Block) -> String {
 
 #[cfg(test)]
 mod tests {
+    use pulldown_cmark::TagEnd;
+
     use super::*;
 
     #[test]
@@ -231,6 +271,37 @@ mod tests {
             ("", ""),
         ] {
             assert_eq!(closed(text), format!("{text}{end}"), "{text:?}");
+        }
+    }
+
+    /// The heading after a text, and what of it is HTML to a reader of Markdown.
+    fn read(text: &str) -> (bool, usize) {
+        let text = format!("{text}\n\n# next\n");
+        let events: Vec<_> = Parser::new(&text).collect();
+        let html = events.iter().filter(|event| matches!(event, Event::Html(_) | Event::InlineHtml(_)));
+        let next = matches!(&events[..], [.., Event::Text(text), Event::End(TagEnd::Heading(_))] if &**text == "next");
+        (next, html.count())
+    }
+
+    #[test]
+    fn html_is_shown_and_takes_nothing_with_it() {
+        for (text, shown) in [
+            ("<!-- how do I write a comment?", "\\<!-- how do I write a comment?"),
+            ("<script>\nlet a=1", "\\<script>\nlet a=1"),
+            ("<details>\n<summary>x</summary>\n\nopen", "\\<details>\n\\<summary>x\\</summary>\n\nopen"),
+            ("a <b>bold</b> word", "a \\<b>bold\\</b> word"),
+            ("<?php\n```\nx", "\\<?php\n```\nx\n```"),
+            ("> <!-- x", "> \\<!-- x"),
+            ("<b title='`'> `<i>`", "\\<b title='`'> `\\<i>`"),
+            ("`<b>` and\n```html\n<!-- x -->\n```", "`<b>` and\n```html\n<!-- x -->\n```"),
+            ("see <https://example.org> if 1 < 2", "see <https://example.org> if 1 < 2"),
+            (r"\<b>", r"\<b>"),
+        ] {
+            assert_eq!(written(text), shown);
+            assert_eq!(read(&written(text)), (true, 0), "{text:?}");
+        }
+        for name in ["<b>n</b>", r"\<!-- x", "a\n<script>"] {
+            assert_eq!(read(&format!("**Tool** {}", name_of(name))), (true, 0), "{name:?}");
         }
     }
 
