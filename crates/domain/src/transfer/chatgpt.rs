@@ -218,17 +218,36 @@ fn texts(content: &Fields<'_>) -> Vec<String> {
 fn add_parts(said: &mut Node, content: &Fields<'_>) {
     let parts = content.elements(&["parts"]);
     if parts.is_empty() {
-        return said.add_text(&content.text(&["text", "result", "content"]).unwrap_or_default());
+        return said.add_text(&unmarked(&content.text(&["text", "result", "content"]).unwrap_or_default()));
     }
     for part in parts {
         if let Ok(text) = serde_json::from_str::<String>(part.get()) {
-            said.add_text(&text);
+            said.add_text(&unmarked(&text));
         } else if let Ok(part) = Fields::read(part.get())
             && !add_pointers(said, &part)
         {
             said.add_text(&part.text(&["text"]).unwrap_or_default());
         }
     }
+}
+
+/// The text without the marks that stand for its citations, which are told beside it: `\u{e200}cite\u{e202}turn0search0\u{e201}`.
+/// Of other marks what they name stays.
+fn unmarked(text: &str) -> String {
+    let (mut out, mut rest) = (String::new(), text);
+    while let Some((before, from)) = rest.split_once('\u{e200}') {
+        let Some((mark, after)) = from.split_once('\u{e201}') else { break };
+        let (kind, about) = mark.split_once('\u{e202}').unwrap_or((mark, ""));
+        if kind.ends_with("cite") {
+            out += before.strip_suffix(' ').unwrap_or(before);
+        } else {
+            let named =
+                serde_json::from_str::<Vec<String>>(about).ok().and_then(|about| about.into_iter().nth(1));
+            out.extend([before, named.as_deref().filter(|_| kind == "entity").unwrap_or(mark)]);
+        }
+        rest = after;
+    }
+    out + rest
 }
 
 /// The assets that a part points to, itself or, as what was said and shown in a call, within. False when there are none.
@@ -328,5 +347,27 @@ fn add_attachments(said: &mut Node, metadata: &Fields<'_>) {
             mime_type: of.text(&["mime_type"]),
             ..Asset::default()
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_of_citations_are_not_text() {
+        for (text, left) in [
+            ("News \u{e200}cite\u{e202}turn0search0\u{e202}turn1view2\u{e201} here.", "News here."),
+            ("A\u{e200}filecite\u{e202}turn0file1\u{e201}. B \u{e200}cite\u{e202}turn0\u{e201}", "A. B"),
+            ("In \u{e200}entity\u{e202}[\"city\",\"Paris\",\"France\"]\u{e201}!", "In Paris!"),
+            (
+                "\u{e200}video\u{e202}Title\u{e202}turn0video1\u{e201}",
+                "video\u{e202}Title\u{e202}turn0video1",
+            ),
+            ("cut \u{e200}cite\u{e202}turn0", "cut \u{e200}cite\u{e202}turn0"),
+            ("as it was", "as it was"),
+        ] {
+            assert_eq!(unmarked(text), left);
+        }
     }
 }

@@ -4,7 +4,7 @@
 use serde_json::value::RawValue;
 
 use super::Refusal;
-use super::fields::{Fields, quoted};
+use super::fields::{Fields, json, quoted, unquoted};
 use super::part::{asset_of_url, read_attachment};
 use super::row::read_role;
 use super::thread::{Node, Thread};
@@ -152,27 +152,30 @@ fn add_details(node: &mut Node, before: &str, head: &str, body: &str) -> bool {
     }
     node.add_text(before.trim_matches('\n'));
     if kind.as_deref() == Some("reasoning") {
+        // Some versions escape the marks of the quote, too.
+        let body = unescaped(body);
         let lines: Vec<&str> = body
             .lines()
             .map(|line| line.strip_prefix("> ").unwrap_or_else(|| line.strip_prefix('>').unwrap_or(line)))
             .collect();
-        node.add_reasoning(&unescaped(&lines.join("\n")));
+        node.add_reasoning(&lines.join("\n"));
         return true;
     }
-    let json =
-        |text: String| -> Option<Raw> { RawValue::from_string(text.clone()).ok().or_else(|| quoted(&text)) };
+    // A text that holds JSON, some versions write as JSON once more.
+    let told =
+        |text: String| -> Option<Raw> { Some(unquoted(&json(text.clone()).or_else(|| quoted(&text))?)) };
     let code = kind.as_deref() == Some("code_interpreter");
     let args = if code {
         quoted(&unescaped(body))
             .and_then(|code| RawValue::from_string(format!("{{\"code\":{}}}", code.get())).ok())
     } else {
-        attribute("arguments").and_then(json)
+        attribute("arguments").and_then(told)
     };
     node.blocks.push(Block::ToolCall {
         id: attribute("id").unwrap_or_else(|| format!("call-{}", node.blocks.len())),
         name: attribute("name").unwrap_or_else(|| if code { "code_interpreter" } else { "tool" }.into()),
         args,
-        result: attribute(if code { "output" } else { "result" }).and_then(json),
+        result: attribute(if code { "output" } else { "result" }).and_then(told),
         error: None,
         truncated: false,
         round: 0,
@@ -187,4 +190,40 @@ fn unescaped(text: &str) -> String {
         .replace("&lt;", "<")
         .replace("&gt;", ">")
         .replace("&amp;", "&")
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::message::MessageRole;
+
+    use super::*;
+
+    #[test]
+    fn details_are_read_as_every_version_writes_them() {
+        let reasoning = |body: &str| {
+            format!(
+                "<details type=\"reasoning\" done=\"true\">\n<summary>Thought</summary>\n{body}\n</details>\n"
+            )
+        };
+        let call = |args: &str, result: &str| {
+            format!(
+                "<details type=\"tool_calls\" id=\"c\" name=\"f\" arguments=\"{args}\" result=\"{result}\">\n</details>\n"
+            )
+        };
+        let thought = r#"{"type":"reasoning","text":"I think <b>\n> second"}"#;
+        let called = r#"{"type":"tool_call","id":"c","name":"f","args":{"tz":"UTC"},"result":{"a":1},"error":null,"truncated":false,"round":0}"#;
+        let once = call("{&quot;tz&quot;:&quot;UTC&quot;}", "{&quot;a&quot;:1}");
+        let twice =
+            call(r"&quot;{\&quot;tz\&quot;:\&quot;UTC\&quot;}&quot;", r"&quot;{\&quot;a\&quot;:1}&quot;");
+        for (text, block) in [
+            (reasoning("> I think &lt;b&gt;\n> &gt; second"), thought),
+            (reasoning("&gt; I think &lt;b&gt;\n&gt; &gt; second"), thought),
+            (once, called),
+            (twice, called),
+        ] {
+            let mut node = Node::new(MessageRole::Assistant, None);
+            add_text(&mut node, &text);
+            assert_eq!(serde_json::to_string(&node.blocks).unwrap(), format!("[{block}]"), "{text}");
+        }
+    }
 }

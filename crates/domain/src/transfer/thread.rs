@@ -96,6 +96,20 @@ pub struct Asset {
     pub head: Vec<u8>,
 }
 
+impl Asset {
+    /// The ending of the file that was found, where its name has none: people open files by it.
+    pub fn end_as(&mut self, path: &str) {
+        let file = path.rsplit('/').next().unwrap_or(path);
+        if let Some((_, ending)) = file.rsplit_once('.')
+            && !self.name.contains('.')
+            && (1..=8).contains(&ending.len())
+            && ending.bytes().all(|byte| byte.is_ascii_alphanumeric())
+        {
+            self.name = format!("{}.{ending}", self.name);
+        }
+    }
+}
+
 /// What making an archive needs to know beside the thread.
 #[derive(Debug, Clone)]
 pub struct Setting<'a> {

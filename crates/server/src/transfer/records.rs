@@ -251,7 +251,10 @@ impl<'a> Records<'a> {
             None => {
                 let inner = asset.names.iter().find_map(|name| self.assets.find(name)).map(str::to_owned);
                 match inner {
-                    Some(inner) => self.beside.asset(&inner, MAX_ASSET, &self.spool)?,
+                    Some(inner) => {
+                        asset.end_as(&inner);
+                        self.beside.asset(&inner, MAX_ASSET, &self.spool)?
+                    }
                     None => None,
                 }
             }

@@ -107,3 +107,25 @@ async fn old_tabs_are_cut_where_the_setting_says() {
         assert_eq!(all[0]["tabs"].as_array().unwrap().len(), kept, "{most}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn files_of_chatgpt_have_the_endings_that_they_lie_under() {
+    let house = House::sqlite();
+    let part = |kind: &str, pointer: &str| json!({ "content_type": kind, "asset_pointer": pointer });
+    let said = json!({ "id": "q", "author": { "role": "user" }, "content": { "content_type": "multimodal_text", "parts": [
+        part("image_asset_pointer", "file-service://file-Plot777"), part("audio_asset_pointer", "sediment://file_audio1"),
+        "Look" ] }, "metadata": { "attachments": [{ "id": "file-Make1", "name": "Makefile" }] } });
+    let thread = json!([{ "id": "c", "title": "Files", "create_time": 1_700_000_000, "current_node": "q",
+        "mapping": { "q": { "id": "q", "message": said, "parent": null, "children": [] } } }]);
+    house.write("export/conversations.json", thread.to_string());
+    for name in ["file-Plot777-img.png", "file_audio1-x.wav", "file-Make1-Makefile"] {
+        house.write(&format!("export/{name}"), format!("bytes of {name}"));
+    }
+    let told = house.import(&[house.path("export").to_str().unwrap()]).await;
+    assert_eq!(told["imported"]["files"], 3, "{told}");
+    let all = conversations(&house).await;
+    let mut names: Vec<&str> =
+        all[0]["files"].as_array().unwrap().iter().map(|file| file["name"].as_str().unwrap()).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["Makefile", "audio file_audio1.wav", "image file-Plot777.png"]);
+}
