@@ -3,6 +3,7 @@
 pub mod backup;
 pub mod bag;
 pub mod blobs;
+mod branches;
 mod error;
 pub mod files;
 pub mod knowledge;

@@ -7,8 +7,10 @@ use domain::scope::Scope;
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use super::transaction::{Query, Settings, Transaction, inside, transaction};
+use super::segments::{Start, row_of, start};
+use super::transaction::{Settings, Transaction, inside, transaction};
 use super::{PostgresStore, conversations, fork_files, messages, search};
+use crate::branches::{BranchRow, shared};
 use crate::error::{Result, StoreError};
 use crate::files::Fork;
 use crate::list::Dialect;
@@ -43,44 +45,7 @@ impl Branches for PostgresStore {
     }
 
     async fn list_branches(&self, scope: &Scope, conversation: Uuid) -> Result<Vec<Branch>> {
-        let sql = conversations::by_id(self.database.dialect, scope, conversation, false);
-        let (own, segment) =
-            (inside(self.database.dialect, "b.workspace_id"), in_segment(self.database.dialect));
-        let text = format!(
-            "WITH RECURSIVE all_branches AS ( \
-                 SELECT 0 AS branch, c.id, 0::bigint AS fork_seq, c.created_at, c.current_branch \
-                 FROM chat_conversations c WHERE {thread} AND c.id = $2 \
-                 UNION ALL SELECT b.branch, b.id, b.fork_seq, b.created_at, c.current_branch FROM branches b \
-                 JOIN chat_conversations c ON c.workspace_id = b.workspace_id AND c.id = b.conversation_id \
-                 WHERE {own} AND b.conversation_id = $2), \
-             line(root, branch, through) AS (SELECT branch, branch, 9223372036854775807 FROM all_branches UNION ALL \
-                 SELECT l.root, b.parent, least(l.through, b.fork_seq) FROM line l JOIN branches b ON b.branch = l.branch \
-                 WHERE {own} AND b.conversation_id = $2) \
-             SELECT a.id, \
-                 (SELECT m.id FROM line l JOIN messages m ON {segment} WHERE l.root = a.branch AND m.seq = a.fork_seq), \
-                 (SELECT h.id FROM line l CROSS JOIN LATERAL ( \
-                     SELECT m.id, m.seq FROM messages m WHERE {segment} ORDER BY m.seq DESC LIMIT 1) h \
-                  WHERE l.root = a.branch ORDER BY h.seq DESC LIMIT 1), \
-                 a.branch = a.current_branch, a.created_at \
-             FROM all_branches a ORDER BY a.branch",
-            thread = inside(self.database.dialect, "c.workspace_id"),
-        );
-        let branches = Query { text: &text, params: vec![&scope.workspace, &conversation] };
-        let [found, rows] = self.database.read(&Settings::of(scope), [(&sql).into(), branches]).await?;
-        if found.is_empty() {
-            return Err(StoreError::NotFound);
-        }
-        rows.iter()
-            .map(|row| {
-                Ok(Branch {
-                    id: row.try_get(0)?,
-                    from_message: row.try_get(1)?,
-                    head: row.try_get(2)?,
-                    current: row.try_get(3)?,
-                    created_at: row.try_get(4)?,
-                })
-            })
-            .collect()
+        transaction!(self.database, begin_read, Settings::of(scope), |tx| list(tx, scope, conversation))
     }
 
     async fn select_branch(
@@ -100,52 +65,22 @@ impl Branches for PostgresStore {
     }
 }
 
-/// Which branch a query is about, as SQL, where `$2` is the conversation and `$3` says which.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Start {
-    /// `$3` is a branch's number; NULL is the current one.
-    Number,
-    /// `$3` is a branch's public id; NULL is the current one.
-    Id,
-}
-
-impl Start {
-    fn sql(self, dialect: Dialect) -> String {
-        let workspace = inside(dialect, "workspace_id");
-        let current =
-            format!("(SELECT current_branch FROM chat_conversations WHERE {workspace} AND id = $2)");
-        match self {
-            Self::Number => format!("coalesce($3::integer, {current})"),
-            Self::Id => format!(
-                "CASE WHEN $3::uuid IS NULL THEN {current} WHEN $3 = $2 THEN 0 \
-                 ELSE (SELECT branch FROM branches WHERE {workspace} AND conversation_id = $2 AND id = $3) END"
-            ),
-        }
-    }
-}
-
-/// The thread's segments as a table `line`: messages of `branch` with `seq <= through`.
-pub(super) fn line(dialect: Dialect, start: Start) -> String {
-    format!(
-        "WITH RECURSIVE line(branch, through) AS (SELECT {}, 9223372036854775807 UNION ALL \
-         SELECT b.parent, least(l.through, b.fork_seq) FROM line l JOIN branches b ON b.branch = l.branch \
-         WHERE {} AND b.conversation_id = $2)",
-        start.sql(dialect),
-        inside(dialect, "b.workspace_id"),
-    )
-}
-
-/// The condition that a message `m` is in the segment `l`.
-pub(super) fn in_segment(dialect: Dialect) -> String {
-    let workspace = inside(dialect, "m.workspace_id");
-    format!("{workspace} AND m.conversation_id = $2 AND m.branch = l.branch AND m.seq <= l.through")
-}
-
 /// A branch, and the number of its newest message, 0 for an empty thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Head {
     pub(super) branch: i32,
     pub(super) seq: i64,
+}
+
+/// The number of the newest message of the branch `s`, 0 for an empty thread. What it shares ends where it leaves its
+/// parent.
+pub(super) fn head_seq(dialect: Dialect) -> String {
+    format!(
+        "coalesce((SELECT m.seq FROM messages m WHERE {} AND m.conversation_id = $2 AND m.branch = s.branch \
+         ORDER BY m.seq DESC LIMIT 1), (SELECT b.fork_seq FROM {}), 0)",
+        inside(dialect, "m.workspace_id"),
+        row_of(dialect, "s.branch"),
+    )
 }
 
 /// The head of a branch, or of the current one.
@@ -155,17 +90,44 @@ pub(super) async fn head(
     conversation: Uuid,
     branch: Option<i32>,
 ) -> Result<Head> {
-    // A branch's number is above its parent's.
-    let text = format!(
-        "{} SELECT max(l.branch), coalesce(max((SELECT m.seq FROM messages m WHERE {} \
-         ORDER BY m.seq DESC LIMIT 1)), 0) FROM line l",
-        line(tx.dialect, Start::Number),
-        in_segment(tx.dialect),
-    );
+    let text = format!("SELECT s.branch, {} FROM {}", head_seq(tx.dialect), start(tx.dialect, Start::Number));
     let row =
         tx.row(&text, &[&scope.workspace, &conversation, &branch]).await?.ok_or(StoreError::NotFound)?;
     let branch: Option<i32> = row.try_get(0)?;
     Ok(Head { branch: branch.ok_or(StoreError::NotFound)?, seq: row.try_get(1)? })
+}
+
+async fn list(tx: &Transaction, scope: &Scope, conversation: Uuid) -> Result<Vec<Branch>> {
+    conversations::get(tx, scope, conversation).await?;
+    let (own, known) = (inside(tx.dialect, "m.workspace_id"), inside(tx.dialect, "b.workspace_id"));
+    let text = format!(
+        "SELECT a.branch::bigint, a.id, a.parent::bigint, a.fork_seq, a.branch = a.current_branch, a.created_at, \
+             (SELECT m.id FROM messages m WHERE {own} AND m.conversation_id = $2 AND m.branch = a.branch \
+              ORDER BY m.seq DESC LIMIT 1) \
+         FROM (SELECT 0 AS branch, c.id, 0 AS parent, 0::bigint AS fork_seq, c.current_branch, c.created_at \
+               FROM chat_conversations c WHERE {thread} AND c.id = $2 \
+               UNION ALL SELECT b.branch, b.id, b.parent, b.fork_seq, c.current_branch, b.created_at \
+               FROM branches b JOIN chat_conversations c ON c.workspace_id = b.workspace_id AND c.id = b.conversation_id \
+               WHERE {known} AND b.conversation_id = $2) a ORDER BY a.branch",
+        thread = inside(tx.dialect, "c.workspace_id"),
+    );
+    let found = tx.rows(&text, &[&scope.workspace, &conversation]).await?;
+    let rows = found.iter().map(|row| {
+        let (branch, id, parent) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+        let (seq, current, created_at) = (row.try_get(3)?, row.try_get(4)?, row.try_get(5)?);
+        Ok(BranchRow { branch, id, parent, seq, current, created_at })
+    });
+    let rows = rows.collect::<Result<Vec<_>>>()?;
+    let (branches, seqs): (Vec<i64>, Vec<i64>) = shared(&rows).into_iter().unzip();
+    // The newest that is not after it is the message itself, and found by its key, as in `row_of`.
+    let text = format!(
+        "SELECT (SELECT m.id FROM messages m WHERE {own} AND m.conversation_id = $2 \
+             AND m.branch = p.branch::integer AND m.seq <= p.seq ORDER BY m.seq DESC LIMIT 1) \
+         FROM unnest($3::bigint[], $4::bigint[]) WITH ORDINALITY AS p(branch, seq, n) ORDER BY p.n"
+    );
+    let shared = tx.rows(&text, &[&scope.workspace, &conversation, &branches, &seqs]).await?;
+    let all = rows.iter().zip(&found).zip(&shared);
+    all.map(|((row, own), shared)| Ok(row.branch(shared.try_get(0)?, own.try_get(6)?))).collect()
 }
 
 /// Where a message of the conversation stands, and what is attached to it.
@@ -206,10 +168,14 @@ pub(super) async fn create(
     (parent, fork_seq): (i32, i64),
     now: Timestamp,
 ) -> Result<i32> {
+    // Edits in one place stand side by side: a thread is not read through all those before.
     let text = format!(
-        "INSERT INTO branches (workspace_id, conversation_id, branch, id, parent, fork_seq, created_at) \
-         SELECT $1::uuid, $2::uuid, coalesce(max(branch), 0) + 1, $3::uuid, $4::integer, $5::bigint, \
+        "WITH RECURSIVE up(branch) AS (SELECT $4::integer UNION ALL \
+             SELECT b.parent FROM up u CROSS JOIN LATERAL {} WHERE b.fork_seq >= $5) \
+         INSERT INTO branches (workspace_id, conversation_id, branch, id, parent, fork_seq, created_at) \
+         SELECT $1::uuid, $2::uuid, coalesce(max(branch), 0) + 1, $3::uuid, (SELECT min(branch) FROM up), $5::bigint, \
          $6::timestamptz FROM branches WHERE {} AND conversation_id = $2 RETURNING branch",
+        row_of(tx.dialect, "u.branch"),
         tx.inside("workspace_id")
     );
     let row = tx.row(&text, &[&scope.workspace, &conversation, &id, &parent, &fork_seq, &now]).await?;

@@ -6,7 +6,8 @@ use domain::file::{Bag, File};
 use domain::scope::Scope;
 use uuid::Uuid;
 
-use super::branches::{self, NOT_THROUGH, Start};
+use super::branches::{self, NOT_THROUGH};
+use super::segments::{self, Start};
 use super::transaction::Transaction;
 use super::{conversations, files, run_files};
 use crate::error::Result;
@@ -38,7 +39,7 @@ pub(super) async fn list(
         "{} SELECT m.content, m.file_attachments, m.seq <= $4 AND EXISTS ( \
              SELECT 1 FROM line l WHERE l.branch = m.branch AND m.seq <= l.through) \
          FROM messages m WHERE {} AND m.conversation_id = $2 AND {NAMING}",
-        branches::line(tx.dialect, Start::Number),
+        segments::line(tx.dialect, Start::Number, "TRUE"),
         tx.inside("m.workspace_id")
     );
     let rows = tx.rows(&text, &[&scope.workspace, &conversation, &Some(spot.branch), &spot.seq]).await?;

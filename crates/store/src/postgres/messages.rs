@@ -11,7 +11,8 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
-use super::branches::{self, Head, Start};
+use super::branches::{self, Head};
+use super::segments::{self, Start};
 use super::transaction::{Params, Query, Settings, Transaction, inside, transaction};
 use super::{PostgresStore, conversations, run_files, search};
 use crate::error::{Result, StoreError};
@@ -230,8 +231,8 @@ pub(super) async fn first_of_user(
     let text = format!(
         "{} SELECT m.id, m.text FROM line l JOIN messages m ON {} WHERE m.role = 'user' AND m.seq <= $4 \
          ORDER BY m.seq LIMIT 1",
-        branches::line(tx.dialect, Start::Number),
-        branches::in_segment(tx.dialect)
+        segments::line(tx.dialect, Start::Number, "TRUE"),
+        segments::in_segment(tx.dialect)
     );
     let row = tx.row(&text, &[&scope.workspace, &conversation, &Some(branch), &through]).await?;
     row.map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).transpose()
@@ -245,9 +246,9 @@ pub(super) async fn copy(
     (branch, through): (i32, i64),
     to: Uuid,
 ) -> Result<()> {
-    let line = branches::line(tx.dialect, Start::Number);
+    let line = segments::line(tx.dialect, Start::Number, "TRUE");
     let thread =
-        format!("FROM line l JOIN messages m ON {} AND m.seq <= $4", branches::in_segment(tx.dialect));
+        format!("FROM line l JOIN messages m ON {} AND m.seq <= $4", segments::in_segment(tx.dialect));
     let (messages, words) = (
         format!(
             "{line} INSERT INTO messages (workspace_id, conversation_id, branch, seq, id, role, text, content, \
@@ -272,17 +273,30 @@ pub(super) async fn copy(
 /// message stands that the window is named by; and the rows of the window, newest first, with one more
 /// that tells whether older ones lie before it.
 pub(super) fn window_queries(dialect: Dialect, start: Start, window: Window) -> ([String; 2], (Uuid, i64)) {
-    let (line, segment) = (branches::line(dialect, start), branches::in_segment(dialect));
-    let anchor = format!(
-        "{line} SELECT max(l.branch), max((SELECT m.seq FROM messages m WHERE {segment} AND m.id = $4)) FROM line l"
-    );
-    let before = match window {
-        Window::Before { .. } => format!(
-            "m.seq < (SELECT a.seq FROM messages a WHERE {} AND a.conversation_id = $2 AND a.id = $4)",
-            inside(dialect, "a.workspace_id")
-        ),
-        Window::All | Window::Newest { .. } => "$4::uuid IS NOT NULL".to_owned(),
+    let segment = segments::in_segment(dialect);
+    let of_anchor = |column: &str| {
+        let own = inside(dialect, "a.workspace_id");
+        format!("(SELECT a.{column} FROM messages a WHERE {own} AND a.conversation_id = $2 AND a.id = $4)")
     };
+    // A branch's number is above its parent's: on none further down can it stand.
+    let line = segments::line(dialect, start, &format!("b.branch > {}", of_anchor("branch")));
+    let anchor = format!(
+        "{line} SELECT max(l.branch), max(a.seq) FROM line l LEFT JOIN messages a ON {} AND a.conversation_id = $2 \
+         AND a.id = $4 AND a.branch = l.branch AND a.seq <= l.through",
+        inside(dialect, "a.workspace_id")
+    );
+    // No segment is asked for whose messages all lie before the window: a thread's numbers have no gaps.
+    let (end, before) = match window {
+        Window::Before { .. } => {
+            let seq = of_anchor("seq");
+            (seq.clone(), format!("m.seq < {seq}"))
+        }
+        Window::All | Window::Newest { .. } => {
+            let (head, start) = (branches::head_seq(dialect), segments::start(dialect, start));
+            (format!("(SELECT {head} + 1 FROM {start})"), "$4::uuid IS NOT NULL".to_owned())
+        }
+    };
+    let line = segments::line(dialect, start, &format!("b.fork_seq >= {end} - $5"));
     let newest = format!(
         "{line} SELECT w.* FROM line l CROSS JOIN LATERAL (SELECT {COLUMNS} FROM messages m \
          WHERE {segment} AND {before} ORDER BY m.seq DESC LIMIT $5) w ORDER BY w.seq DESC LIMIT $5"

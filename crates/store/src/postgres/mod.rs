@@ -27,6 +27,7 @@ mod rows;
 mod run_files;
 mod runs;
 mod search;
+mod segments;
 mod tables;
 mod tool_servers;
 mod transaction;

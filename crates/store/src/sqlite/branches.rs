@@ -6,11 +6,13 @@ use domain::file::File;
 use domain::scope::Scope;
 use domain::time::from_ms;
 use jiff::Timestamp;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 use uuid::Uuid;
 
+use super::segments::{self, Segment};
 use super::writer::Durability;
 use super::{SqliteStore, conversations, fork_files, messages};
+use crate::branches::{BranchRow, shared};
 use crate::error::{Result, StoreError};
 use crate::files::Fork;
 use crate::store::branches::Branches;
@@ -53,67 +55,18 @@ impl Branches for SqliteStore {
     }
 }
 
-/// So many segments are a condition of their own each. SQLite takes no expression that is 1000 deep.
-const MAX_CONDITIONS: usize = 100;
-
-/// The segments of a thread, its own branch first: messages of `branch` with `seq <= through`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Lineage(Vec<(i64, i64)>);
-
-impl Lineage {
-    /// The condition that a message of the thread meets, where `?1` is the workspace and `?2` the conversation.
-    pub(super) fn sql(&self) -> String {
-        if self.0.len() > MAX_CONDITIONS {
-            let segments: Vec<String> =
-                self.0.iter().map(|(branch, through)| format!("({branch}, {through})")).collect();
-            // In this order, each segment is a walk of the messages' own index.
-            return format!(
-                "pk IN (WITH line(branch, through) AS (VALUES {}) SELECT m.pk FROM line CROSS JOIN messages m \
-                 WHERE m.workspace_id = ?1 AND m.conversation_id = ?2 AND m.branch = line.branch \
-                 AND m.seq <= line.through)",
-                segments.join(", ")
-            );
-        }
-        let segments: Vec<String> = self
-            .0
-            .iter()
-            .map(|(branch, through)| match *through {
-                i64::MAX => format!("branch = {branch}"),
-                through => format!("(branch = {branch} AND seq <= {through})"),
-            })
-            .collect();
-        format!("({})", segments.join(" OR "))
+/// The number of the newest message of a branch's thread, 0 for an empty one.
+pub(super) fn head_seq(db: &Connection, scope: &Scope, conversation: Uuid, branch: i64) -> Result<i64> {
+    let own: Option<i64> = db
+        .prepare_cached(
+            "SELECT max(seq) FROM messages WHERE workspace_id = ?1 AND conversation_id = ?2 AND branch = ?3",
+        )?
+        .query_row(params![scope.workspace, conversation, branch], |row| row.get(0))?;
+    match own {
+        Some(seq) => Ok(seq),
+        // What it shares ends where it leaves its parent.
+        None => Ok(segments::newest(db, scope, conversation, branch)?.after),
     }
-}
-
-pub(super) fn lineage(db: &Connection, scope: &Scope, conversation: Uuid, branch: i64) -> Result<Lineage> {
-    let mut statement = db.prepare_cached(
-        "SELECT parent, fork_seq FROM branches WHERE workspace_id = ?1 AND conversation_id = ?2 AND branch = ?3",
-    )?;
-    let mut segments = Vec::new();
-    let (mut branch, mut through) = (branch, i64::MAX);
-    while branch != 0 {
-        let (parent, fork_seq): (i64, i64) = statement
-            .query_row(params![scope.workspace, conversation, branch], |row| {
-                Ok((row.get(0)?, row.get(1)?))
-            })?;
-        // Of an edit that was edited nothing may be left: its own messages begin after its fork.
-        if through > fork_seq {
-            segments.push((branch, through));
-        }
-        (branch, through) = (parent, through.min(fork_seq));
-    }
-    segments.push((0, through));
-    Ok(Lineage(segments))
-}
-
-/// The number of the thread's newest message, 0 for an empty one.
-pub(super) fn head_seq(db: &Connection, scope: &Scope, conversation: Uuid, lineage: &Lineage) -> Result<i64> {
-    let text = format!(
-        "SELECT coalesce(max(seq), 0) FROM messages WHERE workspace_id = ?1 AND conversation_id = ?2 AND {}",
-        lineage.sql()
-    );
-    Ok(db.prepare_cached(&text)?.query_row(params![scope.workspace, conversation], |row| row.get(0))?)
 }
 
 /// Where a message of the conversation stands: its branch, its number, and whether a user wrote it.
@@ -144,6 +97,8 @@ pub(super) fn create(
     (parent, fork_seq): (i64, i64),
     now: Timestamp,
 ) -> Result<i64> {
+    // Edits in one place stand side by side: a thread is not read through all those before.
+    let parent = segments::ending(db, scope, conversation, (parent, fork_seq))?.branch;
     let branch: i64 = db
         .prepare_cached(
             "INSERT INTO branches (workspace_id, conversation_id, branch, id, parent, fork_seq, created_at) \
@@ -185,48 +140,41 @@ pub(super) fn find(db: &Connection, scope: &Scope, conversation: Uuid, id: Uuid)
     .ok_or(StoreError::NotFound)
 }
 
-fn message_at(
-    db: &Connection,
-    scope: &Scope,
-    conversation: Uuid,
-    lineage: &Lineage,
-    seq: i64,
-) -> Result<Option<Uuid>> {
-    let text = format!(
-        "SELECT id FROM messages WHERE workspace_id = ?1 AND conversation_id = ?2 AND seq = ?3 AND {}",
-        lineage.sql()
-    );
-    Ok(db
-        .prepare_cached(&text)?
-        .query_row(params![scope.workspace, conversation, seq], |row| row.get(0))
-        .optional()?)
-}
-
 fn list(db: &Connection, scope: &Scope, conversation: Uuid) -> Result<Vec<Branch>> {
     let (thread, _) = conversations::get(db, scope, conversation)?;
     let current = current(db, scope, conversation)?;
     let mut statement = db.prepare_cached(
-        "SELECT branch, id, fork_seq, created_at FROM branches \
-         WHERE workspace_id = ?1 AND conversation_id = ?2 ORDER BY branch",
+        "SELECT 0, ?2, 0, 0, ?3 UNION ALL SELECT branch, id, parent, fork_seq, created_at FROM branches \
+         WHERE workspace_id = ?1 AND conversation_id = ?2 ORDER BY 1",
     )?;
-    let rows = statement.query_map(params![scope.workspace, conversation], |row| {
-        Ok((row.get(0)?, row.get(1)?, row.get(2)?, from_ms(row.get(3)?)))
-    })?;
-    let mut rows: Vec<(i64, Uuid, i64, Timestamp)> = rows.collect::<rusqlite::Result<_>>()?;
-    rows.insert(0, (0, conversation, 0, thread.created_at));
-    rows.into_iter()
-        .map(|(branch, id, fork_seq, created_at)| {
-            let lineage = lineage(db, scope, conversation, branch)?;
-            let head = head_seq(db, scope, conversation, &lineage)?;
-            Ok(Branch {
-                id,
-                from_message: message_at(db, scope, conversation, &lineage, fork_seq)?,
-                head: message_at(db, scope, conversation, &lineage, head)?,
-                current: branch == current,
-                created_at,
-            })
+    let first = thread.created_at.as_millisecond();
+    let rows = statement.query_map(params![scope.workspace, conversation, first], |row| {
+        let branch = row.get(0)?;
+        Ok(BranchRow {
+            branch,
+            id: row.get(1)?,
+            parent: row.get(2)?,
+            seq: row.get(3)?,
+            current: branch == current,
+            created_at: from_ms(row.get(4)?),
         })
-        .collect()
+    })?;
+    let forks: Vec<BranchRow> = rows.collect::<rusqlite::Result<_>>()?;
+    let mut newest = db.prepare_cached(
+        "SELECT id FROM messages WHERE workspace_id = ?1 AND conversation_id = ?2 AND branch = ?3 \
+         ORDER BY seq DESC LIMIT 1",
+    )?;
+    let mut at = db.prepare_cached(
+        "SELECT id FROM messages WHERE workspace_id = ?1 AND conversation_id = ?2 AND branch = ?3 AND seq = ?4",
+    )?;
+    let mut found = Vec::with_capacity(forks.len());
+    for (fork, (branch, seq)) in forks.iter().zip(shared(&forks)) {
+        let id = |row: &Row<'_>| row.get(0);
+        let own = newest.query_row(params![scope.workspace, conversation, fork.branch], id).optional()?;
+        let shared = at.query_row(params![scope.workspace, conversation, branch, seq], id).optional()?;
+        found.push(fork.branch(shared, own));
+    }
+    Ok(found)
 }
 
 fn select(
@@ -238,8 +186,7 @@ fn select(
 ) -> Result<Conversation> {
     let (mut thread, pk) = conversations::get(db, scope, conversation)?;
     let branch = find(db, scope, conversation, id)?;
-    let lineage = lineage(db, scope, conversation, branch)?;
-    thread.message_count = head_seq(db, scope, conversation, &lineage)?;
+    thread.message_count = head_seq(db, scope, conversation, branch)?;
     thread.touch(now);
     conversations::save(db, pk, &thread)?;
     set_current(db, scope, conversation, branch)?;
@@ -255,7 +202,7 @@ fn fork_through(
     fork: &Fork,
 ) -> Result<Conversation> {
     let (source, _) = conversations::get(db, scope, conversation)?;
-    let (lineage, seq) = thread_through(db, scope, conversation, through)?;
+    let segments = thread_through(db, scope, conversation, through)?;
     let Fork { id, now, .. } = *fork;
     let mut made = source.clone();
     made.id = id;
@@ -264,29 +211,40 @@ fn fork_through(
         made.visibility = Visibility::Private;
     }
     (made.first_message, made.preview) = (None, None);
-    if let Some((first, text)) = messages::first_of_user(db, scope, conversation, &lineage, seq)? {
+    if let Some((first, text)) = messages::first_of_user(db, scope, conversation, &segments)? {
         made.note_message(first, true, &text, 0, now);
     }
-    made.message_count = seq;
+    made.message_count = segments.last().map_or(0, |newest| newest.through);
     made.total_tokens = 0;
     made.created_at = now;
     made.updated_at = now;
     made.version = 1;
     conversations::insert(db, &made)?;
-    messages::copy(db, scope, conversation, &lineage, seq, id)?;
+    messages::copy(db, scope, conversation, &segments, id)?;
     fork_files::copy(db, scope, conversation, fork)?;
     Ok(made)
 }
 
-/// The thread that a message ends, and its number.
+/// The thread that a message ends, its oldest segment first.
 pub(super) fn thread_through(
     db: &Connection,
     scope: &Scope,
     conversation: Uuid,
     through: Uuid,
-) -> Result<(Lineage, i64)> {
+) -> Result<Vec<Segment>> {
     let missing =
         StoreError::Invalid { input: "/through", detail: "through is not a message of this conversation" };
     let (branch, seq, _) = place(db, scope, conversation, through)?.ok_or(missing)?;
-    Ok((lineage(db, scope, conversation, branch)?, seq))
+    let mut segments = Vec::new();
+    let mut next = Some(segments::ending(db, scope, conversation, (branch, seq))?);
+    while let Some(segment) = next {
+        segments.push(segment);
+        next = segment.older(db, scope, conversation)?;
+    }
+    segments.reverse();
+    Ok(segments)
 }
+
+#[cfg(test)]
+#[path = "branches_tests.rs"]
+mod tests;

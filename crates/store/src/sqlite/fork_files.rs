@@ -15,21 +15,23 @@ use crate::files::{Fork, named_files, rename_files};
 /// A message that may name files.
 struct Naming {
     pk: i64,
+    branch: i64,
+    seq: i64,
     id: Uuid,
     content: String,
     attachments: String,
 }
 
-/// The messages of a conversation that meet a condition and may name files.
-fn naming(db: &Connection, scope: &Scope, conversation: Uuid, condition: &str) -> Result<Vec<Naming>> {
-    let text = format!(
-        "SELECT pk, id, content, file_attachments FROM messages \
-         WHERE workspace_id = ?1 AND conversation_id = ?2 AND {condition} \
-         AND (file_attachments <> '[]' OR instr(content, '\"fileId\"') > 0) ORDER BY seq"
-    );
-    let mut statement = db.prepare(&text)?;
+/// The messages of a conversation that may name files.
+fn naming(db: &Connection, scope: &Scope, conversation: Uuid) -> Result<Vec<Naming>> {
+    let mut statement = db.prepare(
+        "SELECT pk, branch, seq, id, content, file_attachments FROM messages \
+         WHERE workspace_id = ?1 AND conversation_id = ?2 \
+         AND (file_attachments <> '[]' OR instr(content, '\"fileId\"') > 0) ORDER BY seq",
+    )?;
     let rows = statement.query_map(params![scope.workspace, conversation], |row| {
-        Ok(Naming { pk: row.get(0)?, id: row.get(1)?, content: row.get(2)?, attachments: row.get(3)? })
+        let (pk, branch, seq) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        Ok(Naming { pk, branch, seq, id: row.get(3)?, content: row.get(4)?, attachments: row.get(5)? })
     })?;
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
@@ -40,17 +42,16 @@ pub(super) fn list(db: &Connection, scope: &Scope, conversation: Uuid, through: 
         "INDEXED BY idx_files_bag WHERE workspace_id = ?1 AND conversation_id = ?2 AND {VISIBLE} ORDER BY id"
     );
     let bag = files::select(db, &rest, &[&scope.workspace, &conversation])?;
-    let (lineage, seq) = branches::thread_through(db, scope, conversation, through)?;
+    let thread = branches::thread_through(db, scope, conversation, through)?;
     if bag.is_empty() {
         return Ok(bag);
     }
     let (mut inside, mut elsewhere) = (HashSet::new(), HashSet::new());
-    let thread = format!("(seq <= {seq} AND {})", lineage.sql());
-    for (condition, named) in [(thread.clone(), &mut inside), (format!("NOT {thread}"), &mut elsewhere)] {
-        for message in naming(db, scope, conversation, &condition)? {
-            named.extend(named_files(&message.content)?);
-            named.extend(named_files(&message.attachments)?);
-        }
+    for message in naming(db, scope, conversation)? {
+        let is_inside = thread.iter().any(|segment| segment.holds(message.branch, message.seq));
+        let named = if is_inside { &mut inside } else { &mut elsewhere };
+        named.extend(named_files(&message.content)?);
+        named.extend(named_files(&message.attachments)?);
     }
     let at: i64 = db.query_row(
         "SELECT created_at FROM messages WHERE workspace_id = ?1 AND conversation_id = ?2 AND id = ?3",
@@ -76,7 +77,7 @@ pub(super) fn copy(db: &Connection, scope: &Scope, from: Uuid, fork: &Fork) -> R
     if copies.is_empty() {
         return Ok(());
     }
-    for message in naming(db, scope, fork.id, "TRUE")? {
+    for message in naming(db, scope, fork.id)? {
         let (content, attachments) =
             (rename_files(&message.content, &copies)?, rename_files(&message.attachments, &copies)?);
         db.prepare_cached("UPDATE messages SET content = ?2, file_attachments = ?3 WHERE pk = ?1")?

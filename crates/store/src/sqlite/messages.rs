@@ -9,8 +9,9 @@ use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use uuid::Uuid;
 
-use super::branches::{self, Lineage};
+use super::branches;
 use super::search::{self, Indexed};
+use super::segments::{self, Segment};
 use super::writer::Durability;
 use super::{SqliteStore, conversations, is_taken, run_files};
 use crate::error::{Result, StoreError};
@@ -57,7 +58,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Message> {
     })
 }
 
-fn get_thread(db: &Connection, scope: &Scope, id: Uuid, read: ThreadRead) -> Result<Thread> {
+pub(super) fn get_thread(db: &Connection, scope: &Scope, id: Uuid, read: ThreadRead) -> Result<Thread> {
     let (conversation, _) = conversations::get(db, scope, id)?;
     let branch = match read.branch {
         Some(branch) => branches::find(db, scope, id, branch)?,
@@ -65,10 +66,7 @@ fn get_thread(db: &Connection, scope: &Scope, id: Uuid, read: ThreadRead) -> Res
     };
     let (messages, has_before) = match read.window {
         None => (Vec::new(), false),
-        Some(window) => {
-            let lineage = branches::lineage(db, scope, id, branch)?;
-            read_window(db, scope, id, &lineage, window)?
-        }
+        Some(window) => read_window(db, scope, id, branch, window)?,
     };
     Ok(Thread { conversation, messages, has_before })
 }
@@ -85,8 +83,7 @@ fn append(
     thread.check_version(if_version).map_err(StoreError::Refused)?;
     let titled = thread.title.is_some();
     let branch = branches::current(db, scope, conversation)?;
-    let lineage = branches::lineage(db, scope, conversation, branch)?;
-    let mut seq = branches::head_seq(db, scope, conversation, &lineage)?;
+    let mut seq = branches::head_seq(db, scope, conversation, branch)?;
     for message in messages {
         seq += 1;
         insert(db, scope, conversation, (branch, seq), message)?;
@@ -192,44 +189,39 @@ pub(super) fn insert_stored(
     Ok(())
 }
 
-/// The first message that a user wrote in a thread through message number `through`, with its text.
+/// The first message that a user wrote in a thread, with its text.
 pub(super) fn first_of_user(
     db: &Connection,
     scope: &Scope,
     conversation: Uuid,
-    lineage: &Lineage,
-    through: i64,
+    thread: &[Segment],
 ) -> Result<Option<(Uuid, String)>> {
-    let text = format!(
-        "SELECT id, text FROM messages WHERE workspace_id = ?1 AND conversation_id = ?2 AND seq <= ?3 \
-         AND role = 'user' AND {} ORDER BY seq LIMIT 1",
-        lineage.sql()
-    );
-    let found = db
-        .prepare(&text)?
-        .query_row(params![scope.workspace, conversation, through], |row| Ok((row.get(0)?, row.get(1)?)))
-        .optional()?;
-    Ok(found)
+    let mut statement = db.prepare(
+        "SELECT id, text FROM messages WHERE workspace_id = ?1 AND conversation_id = ?2 AND branch = ?3 \
+         AND seq <= ?4 AND role = 'user' ORDER BY seq LIMIT 1",
+    )?;
+    for segment in thread {
+        let values = params![scope.workspace, conversation, segment.branch, segment.through];
+        let found = statement.query_row(values, |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+        if found.is_some() {
+            return Ok(found);
+        }
+    }
+    Ok(None)
 }
 
-/// Copies a thread through message number `through` into another conversation's first branch.
-pub(super) fn copy(
-    db: &Connection,
-    scope: &Scope,
-    from: Uuid,
-    lineage: &Lineage,
-    through: i64,
-    to: Uuid,
-) -> Result<()> {
-    let text = format!(
+/// Copies a thread into another conversation's first branch.
+pub(super) fn copy(db: &Connection, scope: &Scope, from: Uuid, thread: &[Segment], to: Uuid) -> Result<()> {
+    let mut statement = db.prepare(
         "INSERT INTO messages (workspace_id, conversation_id, branch, seq, id, role, text, content, \
          file_attachments, sources, token_count, metadata, created_at) \
-         SELECT workspace_id, ?4, 0, seq, id, role, text, content, file_attachments, sources, token_count, \
+         SELECT workspace_id, ?5, 0, seq, id, role, text, content, file_attachments, sources, token_count, \
          metadata, created_at FROM messages \
-         WHERE workspace_id = ?1 AND conversation_id = ?2 AND seq <= ?3 AND {} ORDER BY seq",
-        lineage.sql()
-    );
-    db.execute(&text, params![scope.workspace, from, through, to])?;
+         WHERE workspace_id = ?1 AND conversation_id = ?2 AND branch = ?3 AND seq <= ?4 ORDER BY seq",
+    )?;
+    for segment in thread {
+        statement.execute(params![scope.workspace, from, segment.branch, segment.through, to])?;
+    }
     let mut copied =
         db.prepare("SELECT pk, text FROM messages WHERE workspace_id = ?1 AND conversation_id = ?2")?;
     let mut rows = copied.query(params![scope.workspace, to])?;
@@ -255,36 +247,54 @@ pub(super) fn read_window(
     db: &Connection,
     scope: &Scope,
     conversation: Uuid,
-    lineage: &Lineage,
+    branch: i64,
     window: Window,
 ) -> Result<(Vec<Message>, bool)> {
-    let thread = format!("workspace_id = ?1 AND conversation_id = ?2 AND {}", lineage.sql());
-    let (before, limit) = match window {
-        Window::All => {
-            let text = format!("SELECT {COLUMNS} FROM messages WHERE {thread} ORDER BY seq");
-            let mut statement = db.prepare_cached(&text)?;
-            let rows = statement.query_map(params![scope.workspace, conversation], read)?;
-            return Ok((rows.collect::<rusqlite::Result<_>>()?, false));
-        }
-        Window::Newest { limit } => (i64::MAX, limit),
-        Window::Before { message, limit } => {
-            let text = format!("SELECT seq FROM messages WHERE {thread} AND id = ?3");
-            let seq = db
-                .prepare_cached(&text)?
-                .query_row(params![scope.workspace, conversation, message], |row| row.get(0))
-                .optional()?;
-            (seq.ok_or(StoreError::NotFound)?, limit)
-        }
+    let newest = segments::newest(db, scope, conversation, branch)?;
+    let (mut next, limit) = match window {
+        Window::All => (Some(newest), usize::MAX),
+        Window::Newest { limit } => (Some(newest), limit),
+        Window::Before { message, limit } => (Some(before(db, scope, conversation, newest, message)?), limit),
     };
-    let text =
-        format!("SELECT {COLUMNS} FROM messages WHERE {thread} AND seq < ?3 ORDER BY seq DESC LIMIT ?4");
+    let text = format!(
+        "SELECT {COLUMNS} FROM messages WHERE workspace_id = ?1 AND conversation_id = ?2 AND branch = ?3 \
+         AND seq <= ?4 ORDER BY seq DESC LIMIT ?5"
+    );
     let mut statement = db.prepare_cached(&text)?;
-    let rows = statement.query_map(params![scope.workspace, conversation, before, limit as i64 + 1], read)?;
-    let mut rows: Vec<Message> = rows.collect::<rusqlite::Result<_>>()?;
-    let has_before = rows.len() > limit;
-    rows.truncate(limit);
-    rows.reverse();
-    Ok((rows, has_before))
+    let mut found: Vec<Message> = Vec::new();
+    // One more than it has tells whether there are older ones.
+    while let (Some(segment), Some(more)) = (next, limit.saturating_add(1).checked_sub(found.len())) {
+        let most = i64::try_from(more).unwrap_or(i64::MAX);
+        let values = params![scope.workspace, conversation, segment.branch, segment.through, most];
+        for message in statement.query_map(values, read)? {
+            found.push(message?);
+        }
+        next = if found.len() > limit { None } else { segment.older(db, scope, conversation)? };
+    }
+    let has_before = found.len() > limit;
+    found.truncate(limit);
+    found.reverse();
+    Ok((found, has_before))
+}
+
+/// What the segment of the thread that has this message has before it.
+fn before(
+    db: &Connection,
+    scope: &Scope,
+    conversation: Uuid,
+    mut segment: Segment,
+    message: Uuid,
+) -> Result<Segment> {
+    let (branch, seq, _) = branches::place(db, scope, conversation, message)?.ok_or(StoreError::NotFound)?;
+    // A branch's number is above its parent's.
+    while segment.branch > branch {
+        segment = segment.older(db, scope, conversation)?.ok_or(StoreError::NotFound)?;
+    }
+    if !segment.holds(branch, seq) {
+        return Err(StoreError::NotFound);
+    }
+    segment.through = seq - 1;
+    Ok(segment)
 }
 
 /// The text of one message of a thread.

@@ -27,6 +27,7 @@ pub trait Branches: Send + Sync {
         fork: &Fork,
     ) -> Result<Conversation>;
 
+    /// The cost does not depend on the length of the threads, and grows with the number of branches alone.
     async fn list_branches(&self, scope: &Scope, conversation: Uuid) -> Result<Vec<Branch>>;
 
     /// Makes a branch the one that readers see and turns go on from.

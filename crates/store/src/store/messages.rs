@@ -38,6 +38,7 @@ pub trait Messages: Send + Sync {
     /// A live conversation that the scope may see, and the window of its messages.
     /// `NotFound` also when the window names a message that is not in the thread.
     /// The thread is the current branch, or the one named.
+    /// The newest messages cost the same however long the thread is, and whatever was edited in it.
     async fn get_thread(&self, scope: &Scope, id: Uuid, read: ThreadRead) -> Result<Thread>;
 
     /// Appends messages to a thread, in order, and keeps its counters, preview, title and the search index. Files of

@@ -2,7 +2,9 @@
 
 use domain::message::Window;
 use domain::run::StartTurn;
+use domain::scope::Scope;
 use store::ThreadRead;
+use uuid::Uuid;
 
 use crate::play::{bare_fork, events, turn};
 use crate::setup::{TestStore, fails, member, newest};
@@ -11,6 +13,7 @@ on_both!(
     an_edit_makes_a_branch_in_the_place_of_the_message,
     a_new_answer_stands_beside_the_old_one,
     branches_of_branches_keep_what_they_share,
+    edits_in_one_place_stand_side_by_side,
     a_selected_branch_is_what_readers_see_and_turns_go_on_from,
     windows_reach_across_branches,
     a_fork_is_a_conversation_of_its_own,
@@ -94,6 +97,42 @@ async fn branches_of_branches_keep_what_they_share(store: TestStore) {
     }
     assert_eq!(all, ["a A b B c C", "a A b B c2 C2 d D", "a A b B c2 C3", "a A b2 B2"]);
     assert_eq!(list.iter().map(|branch| branch.current).collect::<Vec<_>>(), [false, false, false, true]);
+    assert_eq!(leaves(&store, &ann, id).await, ["", "B", "c2", "A"]);
+}
+
+/// What each branch shares last; that each ends with its thread is looked at on the way.
+async fn leaves(store: &TestStore, scope: &Scope, conversation: Uuid) -> Vec<String> {
+    let mut found = Vec::new();
+    for branch in store.list_branches(scope, conversation).await.unwrap() {
+        let thread = store.thread(scope, conversation, Some(branch.id)).await.messages;
+        assert_eq!(branch.head, thread.last().map(|message| message.id));
+        let shared = thread.into_iter().find(|message| Some(message.id) == branch.from_message);
+        assert_eq!(shared.is_some(), branch.from_message.is_some());
+        found.push(shared.map_or(String::new(), |message| message.text));
+    }
+    found
+}
+
+async fn edits_in_one_place_stand_side_by_side(store: TestStore) {
+    let ann = store.workspace("ann").await;
+    let a = store.answered(&ann, turn(None, "a"), "A").await;
+    let id = a.conversation.unwrap();
+    let mut b = store.answered(&ann, turn(Some(id), "b"), "B").await;
+    for text in ["b1", "b2", "b3"] {
+        b = store.answered(&ann, StartTurn { replace: b.message, ..turn(Some(id), text) }, "B").await;
+    }
+    // The answer is another one's own, and so is what is said after it.
+    let again = StartTurn { message: None, replace: b.message, ..turn(Some(id), "") };
+    let again = store.answered(&ann, again, "B4").await;
+    store
+        .answered(&ann, StartTurn { message: None, replace: again.message, ..turn(Some(id), "") }, "B5")
+        .await;
+    store.answered(&ann, StartTurn { replace: a.message, ..turn(Some(id), "a1") }, "A1").await;
+    assert_eq!(leaves(&store, &ann, id).await, ["", "A", "A", "A", "b3", "b3", ""]);
+    let of_the_first = "SELECT count(*) FROM branches WHERE parent = 0";
+    assert_eq!(store.count(of_the_first).await, 4, "but for the two answers of b3");
+    assert_eq!(store.count("SELECT count(*) FROM branches WHERE parent = 3").await, 2);
+    assert_eq!(store.texts(&ann, id, None).await, ["a1", "A1"]);
 }
 
 async fn a_selected_branch_is_what_readers_see_and_turns_go_on_from(store: TestStore) {

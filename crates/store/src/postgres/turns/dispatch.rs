@@ -6,8 +6,8 @@ use uuid::Uuid;
 
 use crate::error::{Result, StoreError};
 use crate::files::execution_message;
-use crate::postgres::branches::Start;
 use crate::postgres::runs::RUNNING;
+use crate::postgres::segments::Start;
 use crate::postgres::transaction::Transaction;
 use crate::postgres::{conversations, messages, run_files, runs};
 use crate::turns::{Dispatch, Held, own_scope, parse_json};

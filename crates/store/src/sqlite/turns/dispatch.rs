@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::error::{Result, StoreError};
 use crate::files::execution_message;
-use crate::sqlite::{branches, conversations, messages, run_files, runs};
+use crate::sqlite::{conversations, messages, run_files, runs};
 use crate::turns::{Dispatch, Held, own_scope, parse_json};
 
 pub(super) fn get_dispatch(db: &Connection, held: &Held, replay: usize) -> Result<Dispatch> {
@@ -31,8 +31,7 @@ pub(super) fn get_dispatch(db: &Connection, held: &Held, replay: usize) -> Resul
     let id = run.conversation.ok_or(StoreError::NotFound)?;
     let (conversation, _) = conversations::get(db, &scope, id)?;
     let message = messages::get(db, &scope, id, run.message.ok_or(StoreError::NotFound)?)?;
-    let lineage = branches::lineage(db, &scope, id, branch)?;
     let window = Window::Before { message: message.id, limit: replay };
-    let (before, _) = messages::read_window(db, &scope, id, &lineage, window)?;
+    let (before, _) = messages::read_window(db, &scope, id, branch, window)?;
     Ok(Dispatch { run, user, conversation: Some(conversation), message, before, turn, files })
 }

@@ -91,8 +91,7 @@ fn add_answer(
     now: Timestamp,
 ) -> Result<()> {
     let scope = own_scope(held.workspace);
-    let lineage = branches::lineage(db, &scope, conversation, branch)?;
-    let seq = branches::head_seq(db, &scope, conversation, &lineage)? + 1;
+    let seq = branches::head_seq(db, &scope, conversation, branch)? + 1;
     messages::insert(db, &scope, conversation, (branch, seq), assistant)?;
     // The conversation may have been deleted meanwhile: what the user saw is kept all the same.
     let found = match conversations::find(db, &scope, conversation, false, false)? {

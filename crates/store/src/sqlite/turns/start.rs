@@ -91,8 +91,7 @@ pub(super) fn place_message(
         None => (0, 0),
         Some(_) => {
             let branch = branch_for(db, scope, id, turn, start)?;
-            let lineage = branches::lineage(db, scope, id, branch)?;
-            (branch, branches::head_seq(db, scope, id, &lineage)?)
+            (branch, branches::head_seq(db, scope, id, branch)?)
         }
     };
     let titled = thread.title.is_some();
