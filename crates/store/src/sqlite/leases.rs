@@ -138,12 +138,7 @@ fn list_waiting(db: &Connection, limit: usize) -> Result<Vec<Waiting>> {
 
 fn list_locks(db: &Connection, after: Option<(Uuid, Uuid)>, limit: usize) -> Result<Vec<Lock>> {
     let (workspace, run) = after.unwrap_or((Uuid::nil(), Uuid::nil()));
-    let text = format!(
-        "SELECT workspace_id, conversation_id, id, node, lease_until - {NOW_MS} FROM runs \
-         WHERE status = 'running' AND conversation_id IS NOT NULL AND (workspace_id, id) > (?1, ?2) \
-         ORDER BY workspace_id, id LIMIT ?3"
-    );
-    let mut statement = db.prepare_cached(&text)?;
+    let mut statement = db.prepare_cached(&locks_text())?;
     let rows = statement.query_map(params![workspace, run, limit as i64], |row| {
         Ok(Lock {
             workspace: row.get(0)?,
@@ -154,4 +149,25 @@ fn list_locks(db: &Connection, after: Option<(Uuid, Uuid)>, limit: usize) -> Res
         })
     })?;
     Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
+/// By the index of those under way: in the order of the keys SQLite would come upon every run there ever was.
+fn locks_text() -> String {
+    format!(
+        "SELECT workspace_id, conversation_id, id, node, lease_until - {NOW_MS} FROM runs INDEXED BY idx_runs_one_running \
+         WHERE status = 'running' AND conversation_id IS NOT NULL AND (workspace_id, id) > (?1, ?2) \
+         ORDER BY workspace_id, id LIMIT ?3"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sqlite::open::plan;
+
+    #[test]
+    fn locks_are_found_among_the_runs_under_way() {
+        let plan = plan(&locks_text(), params![Uuid::nil(), Uuid::nil(), 9]);
+        assert!(plan.contains("runs USING INDEX idx_runs_one_running (workspace_id>?)"), "{plan}");
+    }
 }

@@ -182,3 +182,15 @@ pub(super) fn schema_version(path: &Path) -> Result<Option<i32>> {
     }
     applied_version(&connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?)
 }
+
+/// How SQLite goes about a statement, step by step.
+#[cfg(test)]
+pub(super) fn plan(text: &str, bound: impl rusqlite::Params) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("threadkeep.db");
+    drop(super::SqliteStore::open(&path, super::Use::Command).unwrap());
+    let db = connect_existing(&path).unwrap();
+    let mut statement = db.prepare(&format!("EXPLAIN QUERY PLAN {text}")).unwrap();
+    let steps = statement.query_map(bound, |row| row.get::<_, String>(3)).unwrap();
+    steps.collect::<rusqlite::Result<Vec<_>>>().unwrap().join("\n")
+}

@@ -241,13 +241,20 @@ fn end_queued(
          WHERE workspace_id = ?1 AND id = ?2",
         params![scope.workspace, run.id, now.as_millisecond(), status.as_str(), code, message],
     )?;
-    db.execute(
-        "UPDATE files SET message_id = NULL WHERE workspace_id = ?1 AND conversation_id = ?2 AND message_id = ?3 \
-         AND NOT EXISTS (SELECT 1 FROM messages m WHERE m.workspace_id = ?1 AND m.conversation_id = ?2 AND m.id = ?3)",
-        params![scope.workspace, run.conversation, run.message],
-    )?;
+    db.execute(FREE_OF_ONE, params![scope.workspace, run.conversation, run.message])?;
     Ok(())
 }
+
+/// Frees the files of a message that comes into no thread: of one, or of all that the conversation's queue has.
+const FREE_OF_ONE: &str = "UPDATE files INDEXED BY idx_files_bag SET message_id = NULL \
+     WHERE workspace_id = ?1 AND conversation_id = ?2 AND message_id = ?3 \
+     AND NOT EXISTS (SELECT 1 FROM messages m WHERE m.workspace_id = ?1 AND m.conversation_id = ?2 AND m.id = ?3)";
+const FREE_OF_ALL: &str = "UPDATE files INDEXED BY idx_files_bag SET message_id = NULL \
+     WHERE workspace_id = ?1 AND conversation_id = ?2 AND message_id IN ( \
+         SELECT message_id FROM runs INDEXED BY idx_runs_queue \
+         WHERE workspace_id = ?1 AND conversation_id = ?2 AND status = 'queued') \
+     AND NOT EXISTS (SELECT 1 FROM messages m WHERE m.workspace_id = ?1 AND m.conversation_id = ?2 \
+     AND m.id = files.message_id)";
 
 /// Marks the runs of a conversation, or of the whole workspace, for their end, as a delete does: queued ones at once.
 pub(super) fn cancel_all(
@@ -266,14 +273,7 @@ pub(super) fn cancel_all(
     db.execute(&text, params![scope.workspace, conversation])?;
     if conversation.is_some() {
         // As `cancel_queued`: the conversation may be restored, and none of them comes into its thread.
-        db.execute(
-            "UPDATE files SET message_id = NULL WHERE workspace_id = ?1 AND conversation_id = ?2 AND message_id IN ( \
-             SELECT message_id FROM runs INDEXED BY idx_runs_queue \
-             WHERE workspace_id = ?1 AND conversation_id = ?2 AND status = 'queued') \
-             AND NOT EXISTS (SELECT 1 FROM messages m WHERE m.workspace_id = ?1 AND m.conversation_id = ?2 \
-             AND m.id = files.message_id)",
-            params![scope.workspace, conversation],
-        )?;
+        db.execute(FREE_OF_ALL, params![scope.workspace, conversation])?;
     }
     let text = format!(
         "UPDATE runs {queued} SET status = 'cancelled', ended_at = ?3, queue_position = NULL, \
@@ -282,4 +282,24 @@ pub(super) fn cancel_all(
     );
     db.execute(&text, params![scope.workspace, conversation, now.as_millisecond()])?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sqlite::open::plan;
+
+    #[test]
+    fn the_files_of_a_message_are_found_in_their_bag() {
+        let ids = [Uuid::nil(), Uuid::nil(), Uuid::nil()];
+        for plan in [plan(FREE_OF_ONE, ids), plan(FREE_OF_ALL, [ids[0], ids[1]])] {
+            assert!(
+                plan.contains(
+                    "SEARCH files USING INDEX idx_files_bag (workspace_id=? AND conversation_id=?)"
+                ),
+                "{plan}"
+            );
+            assert!(!plan.contains("files USING PRIMARY KEY"), "{plan}");
+        }
+    }
 }

@@ -27,17 +27,12 @@ fn count_text(of_user: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sqlite::open::plan;
 
     #[test]
     fn open_runs_are_counted_without_looking_them_up() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("threadkeep.db");
-        drop(crate::sqlite::SqliteStore::open(&path, crate::sqlite::Use::Command).unwrap());
-        let db = crate::sqlite::open::connect_existing(&path).unwrap();
         for of_user in ["user_id = ?2", "?2 IS NOT NULL"] {
-            let text = format!("EXPLAIN QUERY PLAN {}", count_text(of_user));
-            let plan: String =
-                db.query_row(&text, params![uuid::Uuid::nil(), "ann"], |row| row.get(3)).unwrap();
+            let plan = plan(&count_text(of_user), params![uuid::Uuid::nil(), "ann"]);
             assert!(plan.contains("COVERING INDEX idx_runs_open"), "{plan}");
         }
     }
