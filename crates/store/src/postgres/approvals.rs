@@ -2,7 +2,6 @@
 
 use async_trait::async_trait;
 use domain::approval::{Approval, Decision};
-use domain::run::RunStatus;
 use domain::scope::Scope;
 use tokio_postgres::Row;
 use uuid::Uuid;
@@ -98,6 +97,10 @@ async fn decide(tx: &Transaction, scope: &Scope, run: Uuid, id: Uuid, decision: 
     if let Some(conversation) = found.conversation {
         conversations::get(tx, scope, conversation).await?;
     }
+    // Whoever ends it waits for this, or has ended it.
+    let text =
+        format!("SELECT 1 FROM runs WHERE {} AND id = $2 AND {RUNNING} FOR SHARE", tx.inside("workspace_id"));
+    let running = tx.row(&text, &[&scope.workspace, &run]).await?.is_some();
     let text = format!(
         "SELECT {COLUMNS} FROM approvals a WHERE {} AND run_id = $2 AND id = $3 FOR UPDATE",
         tx.inside("workspace_id")
@@ -106,7 +109,7 @@ async fn decide(tx: &Transaction, scope: &Scope, run: Uuid, id: Uuid, decision: 
     match read(&row)?.decision {
         Some(before) if before.is_as(decision) => return Ok(()),
         Some(_) => return Err(APPROVAL_DECIDED),
-        None if found.status != RunStatus::Running => return Err(RUN_ENDED),
+        None if !running => return Err(RUN_ENDED),
         None => {}
     }
     let text = format!(

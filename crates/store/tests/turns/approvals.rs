@@ -9,7 +9,7 @@ use store::turns::{Held, Settlement};
 use uuid::Uuid;
 
 use crate::play::{events, turn};
-use crate::setup::{TestStore, fails};
+use crate::setup::{Behind, TestStore, fails, superuser};
 
 on_both!(
     a_call_is_decided_once_and_started_once,
@@ -114,4 +114,29 @@ async fn usage_is_counted_with_the_fence(store: TestStore) {
     let thread = store.get_thread(&scope, run.conversation.unwrap(), None.into()).await.unwrap();
     assert_eq!(thread.conversation.total_tokens, 22);
     assert!(matches!(store.count_usage(&held, used, None, store.now()).await, Err(StoreError::Lost)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_decision_waits_for_an_end_that_is_under_way() {
+    let Some(store) = crate::setup::postgres().await else { return };
+    let Behind::Postgres(database) = &store.behind else { return };
+    let scope = store.workspace("ann").await;
+    let (run, held) = store.started(&scope, turn(None, "hi")).await;
+    let asked = approval(&store);
+    store.add_approvals(&held, std::slice::from_ref(&asked)).await.unwrap();
+    let (end, root) = (superuser(database).await, superuser(database).await);
+    let settle =
+        format!("BEGIN; UPDATE runs SET status = 'succeeded', ended_at = now() WHERE id = '{}'", run.id);
+    end.batch_execute(&settle).await.unwrap();
+    let decision = Decision { approve: true, reason: None, by: "ann".into(), at: store.now(), result: None };
+    let mut decide = store.decide_approval(&scope, run.id, asked.id, &decision);
+    let waits = "SELECT FROM pg_locks l JOIN pg_stat_activity a USING (pid) \
+                 WHERE NOT l.granted AND a.datname = current_database()";
+    while root.query(waits, &[]).await.unwrap().is_empty() {
+        assert!(futures_util::poll!(&mut decide).is_pending(), "decided on a run that is ending");
+    }
+    end.batch_execute("COMMIT").await.unwrap();
+    assert_eq!(fails(decide.await), "conflict run_ended");
+    let kept = store.list_approvals(scope.workspace, run.id).await.unwrap().remove(0);
+    assert!(kept.decision.is_none());
 }
