@@ -45,18 +45,32 @@ impl Log for PostgresStore {
 
     async fn system_expire(&self, before: Timestamp, now: Timestamp, limit: usize) -> Result<usize> {
         let due = transaction!(self.database, begin_system, Settings::nobody(), |tx| due(tx, before, limit))?;
-        for (workspace, run) in &due {
-            // A transaction for each part, so that none is long.
-            let settings = Settings::workspace(*workspace).seeing_all();
-            let mut after = Some(0);
-            while let Some(place) = after {
-                after = transaction!(self.database, begin_unsynced, settings.clone(), |tx| fold(
-                    tx, *workspace, *run, place
-                ))?;
+        for (workspace, run) in due.iter().copied() {
+            match self.fold_log(workspace, run).await {
+                Err(error) if !error.may_pass() => {
+                    tracing::error!(%run, %error, "a damaged log is left as it is");
+                    let settings = Settings::workspace(workspace).seeing_all();
+                    transaction!(self.database, begin_unsynced, settings, |tx| leave(tx, workspace, run))?;
+                }
+                folded => folded?,
             }
         }
         transaction!(self.database, begin_system, Settings::nobody(), |tx| forget_keys(tx, now))?;
         Ok(due.len())
+    }
+}
+
+impl PostgresStore {
+    async fn fold_log(&self, workspace: Uuid, run: Uuid) -> Result<()> {
+        // A transaction for each part, so that none is long.
+        let settings = Settings::workspace(workspace).seeing_all();
+        let mut after = Some(0);
+        while let Some(place) = after {
+            after = transaction!(self.database, begin_unsynced, settings.clone(), |tx| fold(
+                tx, workspace, run, place
+            ))?;
+        }
+        Ok(())
     }
 }
 
@@ -137,8 +151,7 @@ async fn fold(tx: &Transaction, workspace: Uuid, run: Uuid, after: i64) -> Resul
     let row = row.ok_or(StoreError::NotFound)?;
     let (last, batches): (Option<i64>, i64) = (row.try_get(0)?, row.try_get(1)?);
     let Some(last) = last else {
-        let text = format!("UPDATE runs SET log_expired = true WHERE {own} AND id = $2");
-        tx.execute(&text, &[&workspace, &run]).await?;
+        leave(tx, workspace, run).await?;
         return Ok(None);
     };
     if batches > 1 {
@@ -152,6 +165,12 @@ async fn fold(tx: &Transaction, workspace: Uuid, run: Uuid, after: i64) -> Resul
         tx.execute(&text, &[&workspace, &run, &after, &last]).await?;
     }
     Ok(Some(last))
+}
+
+/// The log has expired: nothing more is done with its rows.
+async fn leave(tx: &Transaction, workspace: Uuid, run: Uuid) -> Result<()> {
+    let text = format!("UPDATE runs SET log_expired = true WHERE {} AND id = $2", tx.inside("workspace_id"));
+    tx.execute(&text, &[&workspace, &run]).await.map(|_| ())
 }
 
 /// A row of a log that is over.

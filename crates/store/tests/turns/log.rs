@@ -15,6 +15,7 @@ on_both!(
     a_long_log_that_has_expired_is_read_in_pages,
     only_what_ended_long_ago_expires,
     a_damaged_log_holds_up_no_other,
+    a_log_that_cannot_be_put_together_holds_up_no_other,
 );
 
 /// Entries with every third one for the trace alone: `n`, and the event's number if it has one.
@@ -300,5 +301,35 @@ async fn a_damaged_log_holds_up_no_other(store: TestStore) {
     for run in &runs[1..] {
         let page = store.read_log(&ann, *run, 0, 10_000).await.unwrap();
         assert_eq!((page.entries.len(), page.expired, page.last), (1, true, Some((5, 5))));
+    }
+}
+
+async fn a_log_that_cannot_be_put_together_holds_up_no_other(store: TestStore) {
+    let ann = store.workspace("ann").await;
+    let mut runs = Vec::new();
+    for _ in 0..3 {
+        runs.push(store.answered(&ann, turn(None, "one"), "1").await.id);
+    }
+    let first = runs[0];
+    store
+        .behind(
+            &format!(
+                "CREATE TRIGGER broken BEFORE DELETE ON run_events WHEN OLD.run_id = x'{}' \
+                 BEGIN SELECT RAISE(ABORT, 'broken'); END",
+                first.simple()
+            ),
+            &format!(
+                "CREATE FUNCTION broken() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'broken'; END $$; \
+                 CREATE TRIGGER broken BEFORE DELETE ON run_events FOR EACH ROW WHEN (OLD.run_id = '{first}') \
+                 EXECUTE FUNCTION broken()"
+            ),
+        )
+        .await;
+    let later = store.write().now;
+    assert_eq!(store.system_expire(later, later, 10).await.unwrap(), 3);
+    assert_eq!(store.system_expire(later, later, 10).await.unwrap(), 0);
+    for (run, rows) in runs.iter().zip([2, 1, 1]) {
+        let page = store.read_log(&ann, *run, 0, 10_000).await.unwrap();
+        assert_eq!((page.entries.len(), page.expired), (rows, true));
     }
 }
