@@ -3,11 +3,11 @@
 use reqwest::Method;
 use serde_json::json;
 
-use crate::caller::{content_path, got, refused, sha256};
+use crate::caller::{CONVERSATIONS, content_path, got, refused, sha256};
 use crate::world::{Home, World, stories, stories_everywhere};
 
 stories_everywhere!(whole_and_in_ranges);
-stories!(not_again, safe_headers);
+stories!(not_again, safe_headers, a_model_reads_the_last_of_many);
 
 async fn whole_and_in_ranges(home: Home) -> Option<()> {
     let world = World::start(home).await?;
@@ -120,5 +120,23 @@ async fn safe_headers(home: Home) -> Option<()> {
     }
     let nothing = json!({ "id": "0190b2a0-0000-7000-8000-000000000000", "chatId": chat });
     refused(&world.ann.get(&content_path(&nothing)).await, 404, "not_found");
+    Some(())
+}
+
+async fn a_model_reads_the_last_of_many(home: Home) -> Option<()> {
+    let world = World::start(home).await?;
+    let chat = world.ann.conversation().await;
+    for n in 0..=200 {
+        world.ann.put(&chat, &format!("f-{n}.txt"), format!("the number {n}").as_bytes()).await;
+    }
+    for (message, said) in
+        [("read F-200.txt", "the number 200"), ("list files", "There are more than 200 files")]
+    {
+        let asked =
+            json!({ "conversation": chat, "message": message, "mode": "ask", "model": "demo/assistant" });
+        world.ann.turn(&asked).await;
+        let thread = world.ann.get(&format!("{CONVERSATIONS}/{chat}")).await.text;
+        assert!(thread.contains(said), "{message}");
+    }
     Some(())
 }

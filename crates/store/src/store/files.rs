@@ -56,6 +56,9 @@ pub trait Files: Send + Sync {
         limit: usize,
     ) -> Result<Vec<File>>;
 
+    /// The visible file of a bag with that name; case does not count.
+    async fn find_file(&self, scope: &Scope, bag: Bag, name: &str) -> Result<Option<File>>;
+
     /// A visible file of any bag that the scope may see.
     async fn get_file(&self, scope: &Scope, id: Uuid) -> Result<File>;
 

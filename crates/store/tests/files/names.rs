@@ -1,6 +1,7 @@
 //! Names: unique in their bag, whatever comes at once.
 
 use domain::file::Bag;
+use domain::scope::Scope;
 use domain::time::from_ms;
 use store::files::NewFile;
 
@@ -16,6 +17,7 @@ on_both!(
     a_promise_comes_back_as_it_was_made,
     a_promise_is_claimed_once_and_in_time,
     a_bag_that_is_not_there_takes_nothing,
+    a_file_is_found_by_its_name_among_many,
 );
 
 async fn a_reservation_takes_a_name_and_nobody_sees_it(store: TestStore) {
@@ -161,4 +163,30 @@ async fn a_bag_that_is_not_there_takes_nothing(store: TestStore) {
     for bag in [Bag::Workspace, bag, Bag::Conversation(id)] {
         assert_eq!(fails(store.reserve(&ann, bag, "b").await), "not found");
     }
+}
+
+async fn a_file_is_found_by_its_name_among_many(store: TestStore) {
+    let ann = store.workspace("ann").await;
+    let bag = Bag::Conversation(store.create(&ann, "t").await.id);
+    for n in 0..250 {
+        store.upload(&ann, bag, &format!("File-{n}.txt")).await;
+    }
+    let found = async |scope: &Scope, name: &str| {
+        store.find_file(scope, bag, name).await.unwrap().map(|file| file.name)
+    };
+    assert_eq!(found(&ann, "File-249.txt").await.as_deref(), Some("File-249.txt"));
+    assert_eq!(found(&ann, "FILE-249.TXT").await.as_deref(), Some("File-249.txt"));
+    for none in ["File-250.txt", "", "\0"] {
+        assert_eq!(found(&ann, none).await, None);
+    }
+    store.reserve(&ann, bag, "reserved").await.unwrap();
+    assert_eq!(found(&ann, "reserved").await, None);
+    let file = store.find_file(&ann, bag, "File-0.txt").await.unwrap().unwrap();
+    store.delete_file(&ann, file.id, store.now()).await.unwrap();
+    assert_eq!(found(&ann, "File-0.txt").await, None);
+    // Another's chat is not there, nor is the same name in another bag.
+    assert_eq!(found(&crate::setup::member(&ann, "bob"), "File-1.txt").await, None);
+    assert_eq!(store.find_file(&ann, Bag::Workspace, "File-1.txt").await.unwrap(), None);
+    let other = store.upload(&ann, Bag::Workspace, "File-1.txt").await;
+    assert_eq!(store.find_file(&ann, Bag::Workspace, "file-1.txt").await.unwrap().unwrap().id, other.id);
 }

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use domain::file::{Bag, File, name_key};
+use domain::file::{Bag, File};
 use domain::media::decoded;
 use domain::model::ToolSpec;
 use futures_util::StreamExt as _;
 use serde_json::{Value, json};
-use store::Store;
 use store::blobs::Blobs;
+use store::{Store, StoreError};
 
 use super::{Output, Place, Tool, spec};
 
@@ -30,11 +30,12 @@ pub struct ReadFile {
     pub blobs: Blobs,
 }
 
-async fn files(store: &dyn Store, place: &Place) -> Result<Vec<File>, String> {
-    let bag = place.conversation.map(Bag::Conversation).or(place.execution.map(Bag::Execution));
-    let Some(bag) = bag else { return Ok(Vec::new()) };
-    let listed = store.list_files(&place.scope(), bag, None, LISTED).await;
-    listed.map_err(|_| "the files cannot be read now".to_owned())
+fn bag(place: &Place) -> Option<Bag> {
+    place.conversation.map(Bag::Conversation).or(place.execution.map(Bag::Execution))
+}
+
+fn away(_: StoreError) -> String {
+    "the files cannot be read now".to_owned()
 }
 
 #[async_trait]
@@ -49,12 +50,23 @@ impl Tool for ListFiles {
     }
 
     async fn call(&self, place: &Place, _: Value) -> Result<Output, String> {
-        let files = files(&*self.store, place).await?;
+        let files = match bag(place) {
+            Some(bag) => self.store.list_files(&place.scope(), bag, None, LISTED + 1).await.map_err(away)?,
+            None => Vec::new(),
+        };
         if files.is_empty() {
             return Ok(Output::text("There are no files in this conversation."));
         }
         let line = |file: &File| format!("- {} ({}, {} bytes)", file.name, file.mime_type, file.digest.size);
-        Ok(Output::text(files.iter().map(line).collect::<Vec<_>>().join("\n")))
+        let mut lines: Vec<String> = files.iter().take(LISTED).map(line).collect();
+        if files.len() > LISTED {
+            // What comes at the end of a long answer is cut off.
+            lines.insert(
+                0,
+                format!("There are more than {LISTED} files, of which read_file reads every one:"),
+            );
+        }
+        Ok(Output::text(lines.join("\n")))
     }
 }
 
@@ -76,12 +88,12 @@ impl Tool for ReadFile {
     async fn call(&self, place: &Place, args: Value) -> Result<Output, String> {
         let name = args["name"].as_str().unwrap_or_default();
         let offset = usize::try_from(args["offset"].as_i64().unwrap_or(0)).unwrap_or(0);
-        let files = files(&*self.store, place).await?;
-        let same = |file: &&File| file.name == name;
-        let alike = |file: &&File| name_key(&file.name) == name_key(name);
-        let found = files.iter().find(same).or_else(|| files.iter().find(alike));
+        let found = match bag(place) {
+            Some(bag) => self.store.find_file(&place.scope(), bag, name).await.map_err(away)?,
+            None => None,
+        };
         let file = found.ok_or_else(|| format!("there is no file {name:?} in this conversation"))?;
-        Ok(Output::text(piece(&self.text(file).await?, offset)))
+        Ok(Output::text(piece(&self.text(&file).await?, offset)))
     }
 }
 

@@ -7,7 +7,7 @@ mod keep;
 mod reserve;
 
 use async_trait::async_trait;
-use domain::file::{Bag, Digest, File, FileSource};
+use domain::file::{Bag, Digest, File, FileSource, name_key};
 use domain::scope::Scope;
 use domain::transfer::ArchivedFile;
 use jiff::Timestamp;
@@ -117,6 +117,26 @@ impl Files for PostgresStore {
             return Err(StoreError::NotFound);
         }
         read_all(&rows)
+    }
+
+    async fn find_file(&self, scope: &Scope, bag: Bag, name: &str) -> Result<Option<File>> {
+        // No name has a NUL, and PostgreSQL takes none.
+        if name.contains('\0') {
+            return Ok(None);
+        }
+        let seen = seen(self.database.dialect, scope, bag);
+        let text = format!(
+            "SELECT {COLUMNS} FROM files f WHERE {} AND {} AND f.name_key = $3 AND {VISIBLE}",
+            inside(self.database.dialect, "f.workspace_id"),
+            in_bag(bag)
+        );
+        let (owner, key) = (owner(bag), name_key(name));
+        let query = Query { text: &text, params: vec![&scope.workspace, &owner, &key] };
+        let [seen, rows] = self.database.read(&Settings::of(scope), [(&seen).into(), query]).await?;
+        if seen.is_empty() {
+            return Ok(None);
+        }
+        rows.first().map(read).transpose()
     }
 
     async fn get_file(&self, scope: &Scope, id: Uuid) -> Result<File> {

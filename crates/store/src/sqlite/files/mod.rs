@@ -5,7 +5,7 @@ mod keep;
 mod reserve;
 
 use async_trait::async_trait;
-use domain::file::{Bag, Digest, File, FileSource};
+use domain::file::{Bag, Digest, File, FileSource, name_key};
 use domain::scope::Scope;
 use domain::time::from_ms;
 use domain::transfer::ArchivedFile;
@@ -79,6 +79,11 @@ impl Files for SqliteStore {
     ) -> Result<Vec<File>> {
         let scope = scope.clone();
         self.readers.read(move |db| list(db, &scope, bag, after, limit)).await
+    }
+
+    async fn find_file(&self, scope: &Scope, bag: Bag, name: &str) -> Result<Option<File>> {
+        let (scope, key) = (scope.clone(), name_key(name));
+        self.readers.read(move |db| find(db, &scope, bag, &key)).await
     }
 
     async fn get_file(&self, scope: &Scope, id: Uuid) -> Result<File> {
@@ -166,6 +171,15 @@ fn list(db: &Connection, scope: &Scope, bag: Bag, after: Option<Uuid>, limit: us
          ORDER BY id LIMIT ?4"
     );
     select(db, &rest, &[&scope.workspace, &id, &after, &(limit as i64)])
+}
+
+fn find(db: &Connection, scope: &Scope, bag: Bag, key: &str) -> Result<Option<File>> {
+    if let Err(error) = check_bag(db, scope, bag) {
+        return if matches!(error, StoreError::NotFound) { Ok(None) } else { Err(error) };
+    }
+    let (inside, id) = inside(bag);
+    let rest = format!("WHERE workspace_id = ?1 AND {inside} AND name_key = ?3 AND {VISIBLE}");
+    Ok(select(db, &rest, &[&scope.workspace, &id, &key])?.pop())
 }
 
 fn get(db: &Connection, scope: &Scope, id: Uuid) -> Result<File> {
