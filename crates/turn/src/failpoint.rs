@@ -1,5 +1,6 @@
 //! Places of the walk where a test ends the process as a crash would: `FAILPOINT=settle.before=2` does so at the
 //! second time that place is come by, `FAILPOINT=settle.before=2:panic` ends only the task, and `:wait` keeps it there for a second.
+//! `FAILPOINT=settle.before=1-2:panic` does so each of these times.
 //! Only in builds with the feature `failpoints`, which no release has.
 
 /// Marks a place; nothing at all without the feature.
@@ -20,7 +21,9 @@ pub(crate) async fn come_by(name: &str) {
     let Ok(wanted) = std::env::var("FAILPOINT") else { return };
     let Some((place, time)) = wanted.split_once('=') else { return };
     let (time, what) = time.split_once(':').unwrap_or((time, ""));
-    if place == name && time.parse() == Ok(TIMES.fetch_add(1, Ordering::SeqCst) + 1) {
+    let (first, last) = time.split_once('-').unwrap_or((time, time));
+    let (Ok(first), Ok(last)) = (first.parse::<u64>(), last.parse()) else { return };
+    if place == name && (first..=last).contains(&(TIMES.fetch_add(1, Ordering::SeqCst) + 1)) {
         if what == "wait" {
             return tokio::time::sleep(std::time::Duration::from_secs(1)).await;
         }

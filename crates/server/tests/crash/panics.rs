@@ -30,3 +30,25 @@ async fn a_bug_ends_its_run_alone_on_sqlite() {
 async fn a_bug_ends_its_run_alone_on_postgresql() {
     a_bug_ends_its_run_alone(true).await;
 }
+
+/// The end panics, and so does the end of what was left: after a lease it is tried once more.
+async fn a_bug_at_the_end_of_a_run_does_not_keep_its_conversation(postgres: bool) {
+    let Some(house) = House::on(postgres, story(std::time::Duration::ZERO)).await else { return };
+    let server = house.try_serve("settle.before=1-2:panic").await.expect("a server");
+    let caller = house.first_caller(&server).await;
+    let (accepted, mut stream) = caller.start(&new_id(), &turn(None, "hello")).await.expect("a turn");
+    let log = stream.rest().await.expect("a whole stream");
+    assert_eq!(status(&log), "interrupted", "{}", server.output());
+    let next = caller.say(Some(&accepted.conversation), "go on").await;
+    assert_eq!(status(&caller.events(&next.run, 0).await), "succeeded");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bug_at_the_end_of_a_run_does_not_keep_its_conversation_on_sqlite() {
+    a_bug_at_the_end_of_a_run_does_not_keep_its_conversation(false).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bug_at_the_end_of_a_run_does_not_keep_its_conversation_on_postgresql() {
+    a_bug_at_the_end_of_a_run_does_not_keep_its_conversation(true).await;
+}
