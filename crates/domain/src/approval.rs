@@ -29,6 +29,9 @@ pub fn is_denial(error: &str) -> bool {
     error.strip_prefix(DENIED).is_some_and(|rest| rest.is_empty() || rest.starts_with(": "))
 }
 
+/// The error of a call for which nobody was found in time: its run has ended, and it is known that it was not made.
+pub const NOT_MADE: &str = "interrupted: the call waited for a person, and was not made";
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
     pub approve: bool,

@@ -31,6 +31,8 @@ pub struct Fold {
     steps: HashMap<String, usize>,
     /// Where each tool call stands, by its round and id, and whether it is still open.
     calls: HashMap<(u32, String), (usize, bool)>,
+    /// The approvals that were asked for; whether each was its client's to give.
+    asked: HashMap<String, bool>,
     ended: bool,
 }
 
@@ -52,7 +54,10 @@ impl Fold {
             return;
         }
         match event {
-            RunEvent::Turn(_) | RunEvent::Approval(_) | RunEvent::Log(_) | RunEvent::Done(_) => {}
+            RunEvent::Turn(_) | RunEvent::Log(_) | RunEvent::Done(_) => {}
+            RunEvent::Approval(asked) => {
+                self.asked.insert(asked.id.clone(), asked.client);
+            }
             RunEvent::Delta(delta) => self.text(&delta.text),
             RunEvent::Reasoning(delta) => self.reasoning(&delta.text),
             RunEvent::Step(step) => self.step(ts, step),
@@ -91,6 +96,16 @@ impl Fold {
     pub fn open_calls(&self) -> Vec<(u32, &str)> {
         let open = self.calls.iter().filter(|(_, (_, open))| *open);
         open.map(|((round, id), _)| (*round, id.as_str())).collect()
+    }
+
+    /// Whether this approval was asked for.
+    pub fn has_asked(&self, approval: &str) -> bool {
+        self.asked.contains_key(approval)
+    }
+
+    /// Whether it was asked of a person, and not of the client whose tool is called.
+    pub fn has_asked_a_person(&self, approval: &str) -> bool {
+        self.asked.get(approval) == Some(&false)
     }
 
     /// The run has ended: what is open stays unfinished for good.

@@ -195,7 +195,7 @@ impl Reader {
 
     /// Whether people have to decide before the run goes on: what waits in the log may have been decided since.
     async fn rests(&self) -> bool {
-        let waiting = self.telling.renderer.waiting();
+        let waiting = self.telling.renderer.resting();
         if waiting.is_empty() {
             return false;
         }

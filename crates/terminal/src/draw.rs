@@ -101,7 +101,7 @@ fn status(screen: &Screen) -> Run {
     match (&screen.turn, &screen.picker) {
         (_, Some(_)) => ("Type to search · Enter opens · Esc goes back".to_owned(), dim()),
         (Turn::Sent, _) => ("Sending…".to_owned(), busy),
-        (Turn::Running(_), _) => match &screen.approval {
+        (Turn::Running(_), _) => match screen.approvals.front() {
             Some(approval) => (format!("{} waits for you: /approve or /deny", approval.call), busy),
             None => (format!("Working…{} Ctrl-C stops", waiting(screen)), busy),
         },

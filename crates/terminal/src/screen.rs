@@ -1,6 +1,8 @@
 //! The state of the chat on a screen, and what each key, event and answer makes of it. What is to be done about it comes
 //! back as data (`Effect`) for `app` to do. Pure.
 
+use std::collections::VecDeque;
+
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use domain::event::RunEvent;
 use uuid::Uuid;
@@ -61,6 +63,8 @@ pub enum Turn {
 #[derive(Debug)]
 pub struct Approval {
     id: String,
+    /// The call's id, by which its end is known.
+    of: String,
     pub call: String,
 }
 
@@ -75,7 +79,8 @@ pub struct Screen {
     asked: Vec<Chosen>,
     /// The message that is being changed.
     pub editing: Option<Uuid>,
-    pub approval: Option<Approval>,
+    /// The first is asked about.
+    pub approvals: VecDeque<Approval>,
     pub status: Option<Notice>,
     pub away: bool,
     /// Lines between the window and the end.
@@ -93,7 +98,7 @@ impl Screen {
             attached,
             asked: Vec::new(),
             editing: None,
-            approval: None,
+            approvals: VecDeque::new(),
             status: None,
             away: false,
             offset: 0,
@@ -313,7 +318,7 @@ impl Screen {
     }
 
     fn decide(&mut self, approve: bool, why: Option<String>) -> Option<Effect> {
-        match (&self.turn, self.approval.take()) {
+        match (&self.turn, self.approvals.pop_front()) {
             (Turn::Running(run), Some(approval)) => {
                 Some(Effect::Decide { run: *run, approval: approval.id, approve, why })
             }
@@ -412,10 +417,12 @@ impl Screen {
             RunEvent::Approval(approval) if !approval.client => {
                 let (name, args) =
                     (one_line(&approval.call.name, 100), one_line(approval.call.args.get(), 300));
-                self.approval = Some(Approval { id: approval.id.clone(), call: format!("{name} {args}") });
+                let (id, of) = (approval.id.clone(), approval.call.id.clone());
+                self.approvals.retain(|asked| asked.id != id);
+                self.approvals.push_back(Approval { id, of, call: format!("{name} {args}") });
                 self.status = None;
             }
-            RunEvent::ToolResult(_) => self.approval = None,
+            RunEvent::ToolResult(ended) => self.approvals.retain(|asked| asked.of != ended.id),
             _ => {}
         }
         false
@@ -437,7 +444,7 @@ impl Screen {
         }
         self.thread.end();
         self.turn = Turn::Idle;
-        self.approval = None;
+        self.approvals.clear();
         self.no_longer(About::Turn);
         self.away = false;
     }

@@ -201,6 +201,28 @@ fn a_call_that_waits_is_decided_on() {
     assert_eq!(press(&mut screen, "/approve\n"), None, "it is decided");
 }
 
+/// Calls of a round ask one after the other, whatever becomes of the others.
+#[test]
+fn each_call_that_waits_is_asked_about() {
+    let mut screen = Screen::new(Vec::new());
+    press(&mut screen, "Hi\n");
+    let run = begin(&mut screen, 1);
+    for name in ["one", "two", "three"] {
+        let call = json!({ "id": name, "name": name, "args": {} });
+        event(&mut screen, "approval", json!({ "id": format!("a-{name}"), "call": call }));
+    }
+    let ended = |id: &str| json!({ "id": id, "name": id, "result": 1, "error": null, "truncated": false, "round": 1 });
+    event(&mut screen, "tool_result", ended("free"));
+    assert!(shown(&mut screen, 80, 8).contains("one {} waits for you"));
+    let decide = |id: &str| Some(Effect::Decide { run, approval: id.into(), approve: true, why: None });
+    assert_eq!(press(&mut screen, "/approve\n"), decide("a-one"));
+    // The second was decided in another window.
+    event(&mut screen, "tool_result", ended("two"));
+    assert!(shown(&mut screen, 80, 8).contains("three {} waits for you"));
+    assert_eq!(press(&mut screen, "/approve\n"), decide("a-three"));
+    assert_eq!(press(&mut screen, "/approve\n"), None);
+}
+
 #[test]
 fn files_are_chosen_before_they_are_sent() {
     let mut screen = Screen::new(Vec::new());

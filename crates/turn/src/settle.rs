@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::answer::message_json;
+use domain::approval::{Approval, NOT_MADE};
 use domain::entry::{Dispatch as Sent, EntryError, decode, decode_event};
-use domain::event::{Done, Failed, Finished, Raw, RunEvent};
+use domain::event::{Done, Failed, Finished, Raw, RunEvent, ToolCall, ToolResult};
 use domain::fold::Fold;
 use domain::message::{MessageRole, NewMessage, plain_text};
 use domain::run::{Run, RunError, RunStatus, Usage};
@@ -151,6 +152,7 @@ impl Turns {
         live: &Arc<LiveRun>,
     ) -> Result<bool, TurnError> {
         let (held, mut looks) = (log.held, 0);
+        self.end_unmade(&mut log, live).await?;
         loop {
             let files_logged = log.files_logged;
             let late = match self.write_end(log, run, &ending, live).await {
@@ -174,6 +176,29 @@ impl Turns {
                 }
             }
         }
+    }
+
+    /// Ends the calls that waited for a person to the last. That they were not made is known, unlike of what a client
+    /// was to make, and of what was begun.
+    async fn end_unmade(&self, log: &mut RunLog, live: &LiveRun) -> Result<(), TurnError> {
+        if log.fold.open_calls().is_empty() {
+            return Ok(());
+        }
+        let (store, held) = (&self.inner.store, log.held);
+        let known = retry(live, || store.list_approvals(held.workspace, held.lease.run)).await;
+        // Where it is not known what waited, the run ends all the same.
+        for Approval { id, round, call, .. } in
+            known.unwrap_or_default().into_iter().filter(|one| !one.started)
+        {
+            let waited = log.fold.open_calls().contains(&(round, call.id.as_str()));
+            if waited && log.fold.has_asked_a_person(&id.to_string()) {
+                let error = Some(NOT_MADE.to_owned());
+                let ToolCall { id, name, .. } = call;
+                let end = ToolResult { id, name, result: None, error, truncated: false, round };
+                log.event(self.now(), &RunEvent::ToolResult(end))?;
+            }
+        }
+        Ok(())
     }
 
     /// The last transaction of a run. Nothing else ends one.

@@ -573,3 +573,49 @@ fn a_text_without_a_word_is_no_block_to_an_anthropic_client() {
     ];
     assert!(!written(Wire::Anthropic, &log, 0).contains("\"text\":\"\""));
 }
+
+/// A stream pauses for people once every other call has ended, but for those that another dialect's client makes.
+#[test]
+fn a_run_rests_when_nothing_but_people_is_waited_for() {
+    let call = |id: &str| json!({ "id": id, "name": "f", "args": {} });
+    let asked = |id: &str, client: bool| {
+        ("approval", json!({ "id": format!("p-{id}"), "call": call(id), "client": client }))
+    };
+    let ended = |id: &str| {
+        let end =
+            json!({ "id": id, "name": "f", "result": 1, "error": null, "truncated": false, "round": 1 });
+        ("tool_result", end)
+    };
+    let log = [
+        ("turn", json!({ "conversation": null, "run": "r", "message": null, "conversation_id": null })),
+        ("tool_calls", json!({ "round": 1, "calls": [call("a"), call("b"), call("c"), call("d")] })),
+        asked("a", false),
+        asked("b", false),
+        asked("c", true),
+        ended("d"),
+        ended("a"),
+        ended("b"),
+    ];
+    let own = |ids: &[&str]| -> Vec<(String, String)> {
+        ids.iter().map(|id| (format!("p-{id}"), (*id).to_owned())).collect()
+    };
+    let responses = Renderer::responses(Responses::new(json!({})), -1);
+    for (mut renderer, client) in [
+        (Renderer::after(Wire::UiMessage, 0), false),
+        (Renderer::after(Wire::AgUi, 0), false),
+        (responses, true),
+    ] {
+        let mut rests = Vec::new();
+        for (seq, (kind, data)) in (1..).zip(&log) {
+            renderer.push(seq, seq, kind, &data.to_string(), &mut Vec::new());
+            rests.push(renderer.resting().to_vec());
+        }
+        let last = if client {
+            [own(&["a", "b", "c"]), own(&["b", "c"]), own(&["c"])]
+        } else {
+            [own(&["a", "b"]), own(&["b"]), own(&[])]
+        };
+        assert_eq!(rests[..5], vec![Vec::new(); 5], "while d is being made");
+        assert_eq!(rests[5..], last);
+    }
+}

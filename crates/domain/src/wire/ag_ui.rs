@@ -49,8 +49,8 @@ impl AgUi {
         events
     }
 
-    pub(super) fn waiting(&self) -> &[(String, String)] {
-        self.pieces.waiting()
+    pub(super) fn resting(&self) -> &[(String, String)] {
+        self.pieces.resting()
     }
 
     /// Ends the run for now: it waits for a person.

@@ -151,7 +151,7 @@ fn a_chat_that_waits_for_a_person_pauses_and_goes_on() {
     };
     let mut first = renderer(Wire::UiMessage, 0);
     let mut out = push(&mut first, 0..asked);
-    assert_eq!(first.waiting().len(), 1);
+    assert_eq!(first.resting().len(), 1);
     first.pause(&mut out);
     let text = String::from_utf8(out).unwrap();
     assert!(
@@ -165,7 +165,7 @@ fn a_chat_that_waits_for_a_person_pauses_and_goes_on() {
     out.extend(push(&mut second, asked..log.events.len()));
     let text = String::from_utf8(out).unwrap();
     assert!(text.starts_with("data: {\"messageId\":\"0190a1b2") && !text.contains("May I?"), "{text}");
-    assert!(second.waiting().is_empty() && text.contains("\"output\":\"saved\""), "{text}");
+    assert!(second.resting().is_empty() && text.contains("\"output\":\"saved\""), "{text}");
 }
 
 fn responses(log: &Log, after: i64) -> String {

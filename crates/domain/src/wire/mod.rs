@@ -240,12 +240,13 @@ impl Renderer {
         }
     }
 
-    /// The approvals that what was pushed asks for and that have not come yet, each with its call.
-    pub fn waiting(&self) -> &[(String, String)] {
+    /// The approvals that what was pushed asks for and that have not come yet, each with its call; none as long as
+    /// anything else of the run goes on.
+    pub fn resting(&self) -> &[(String, String)] {
         match &self.voice {
-            Voice::UiMessage(voice) => voice.waiting(),
-            Voice::AgUi(voice) => voice.waiting(),
-            Voice::Responses(voice, _) => voice.waiting(),
+            Voice::UiMessage(voice) => voice.resting(),
+            Voice::AgUi(voice) => voice.resting(),
+            Voice::Responses(voice, _) => voice.resting(),
             _ => &[],
         }
     }

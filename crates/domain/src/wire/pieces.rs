@@ -110,6 +110,8 @@ pub(super) struct Pieces {
     makes_calls: bool,
     /// Approvals asked for and not yet answered by an end, with what they are about.
     asked: Vec<(String, String)>,
+    /// Calls that wait for a reader of another dialect.
+    elsewhere: Vec<String>,
 }
 
 impl Pieces {
@@ -169,6 +171,13 @@ impl Pieces {
     /// The approvals that wait, each with its call.
     pub(super) fn waiting(&self) -> &[(String, String)] {
         &self.asked
+    }
+
+    /// As `waiting`, once nothing else goes on: none while another call is being made.
+    pub(super) fn resting(&self) -> &[(String, String)] {
+        let waits =
+            |id: &String| self.asked.iter().any(|(_, call)| call == id) || self.elsewhere.contains(id);
+        if self.unended.iter().all(waits) { &self.asked } else { &[] }
     }
 
     /// The calls whose arguments are still to come, with their names.
@@ -279,8 +288,6 @@ impl Pieces {
 
     fn other(&mut self, kind: &str, data: Value, out: &mut Vec<Piece>) {
         match kind {
-            // It waits for a reader of another dialect.
-            "approval" if data["client"] == true && !self.makes_calls => {}
             "approval" => {
                 let call = &data["call"];
                 // Of the calls with this id, the newest asks.
@@ -288,6 +295,10 @@ impl Pieces {
                 let known = self.names.iter().filter(|((_, id), _)| *id == own);
                 let newest = known.max_by_key(|((round, _), _)| *round).map(|(_, name)| name.clone());
                 let asked = (id_of(&data), newest.unwrap_or(own));
+                if data["client"] == true && !self.makes_calls {
+                    self.elsewhere.push(asked.1);
+                    return;
+                }
                 let name = call["name"].as_str().unwrap_or_default().to_owned();
                 if self.asked.contains(&asked) {
                     // Whoever went on with the run has asked once more: it is the same question.

@@ -106,7 +106,7 @@ impl Responses {
             }
             self.sequence += 1;
         }
-        if !self.waiting().is_empty() {
+        if !self.resting().is_empty() {
             // For the frame that ends the stream here, should it pause: whoever goes on after it misses nothing.
             self.sequence += 1;
         }
@@ -145,6 +145,11 @@ impl Responses {
     /// What waits for people and for the client, each with its call.
     pub fn waiting(&self) -> &[(String, String)] {
         self.pieces.waiting()
+    }
+
+    /// As `waiting`, once nothing else of the run goes on.
+    pub fn resting(&self) -> &[(String, String)] {
+        self.pieces.resting()
     }
 
     /// Ends the response for now: it holds what people are asked, and a request that goes on from it brings what they

@@ -32,8 +32,8 @@ impl UiMessage {
         write(&self.beginning(), None, out);
     }
 
-    pub(super) fn waiting(&self) -> &[(String, String)] {
-        self.pieces.waiting()
+    pub(super) fn resting(&self) -> &[(String, String)] {
+        self.pieces.resting()
     }
 
     /// Ends the message for now: the run waits for a person.

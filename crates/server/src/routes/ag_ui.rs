@@ -118,7 +118,7 @@ pub async fn connect(
         return Ok(at_once(opening));
     };
     let asked = app.store.list_approvals(scope.workspace, run.id).await?;
-    if all_undecided(&asked, renderer.waiting()) {
+    if all_undecided(&asked, renderer.resting()) {
         renderer.pause(&mut opening);
         return Ok(at_once(opening));
     }

@@ -18,6 +18,7 @@ use uuid::Uuid;
 use super::runs::after as last_event;
 use super::turns::idempotency;
 use crate::dialect::decide::waited;
+use crate::dialect::go_on::paused;
 use crate::dialect::open::{Opened, busy_is_locked, check_owns, open};
 use crate::dialect::responses::{Create, base, is_first, own_id, read, response_id};
 use crate::dialect::told::items_alone;
@@ -207,13 +208,9 @@ async fn voice_since(
         let calls = waited(app, scope, run).await?;
         unmade = calls.into_iter().filter(|(_, id)| waits(id)).map(|(call, _)| call).collect();
     }
-    let (names, mut from): (Vec<String>, i64) = (decided.iter().map(Uuid::to_string).collect(), 0);
-    let asked = |event: Seen| {
-        if event.kind == "approval" && names.iter().any(|name| event.data.contains(name.as_str())) {
-            from = event.seq;
-        }
-    };
-    log::each(app, scope, run, asked).await?;
+    let names: Vec<String> = decided.iter().map(Uuid::to_string).collect();
+    let asks = |event: &Seen| names.iter().any(|name| event.data.contains(name.as_str()));
+    let from = paused(app, scope, run, asks).await?;
     Ok(voice_of(&asking).going_on(from, over.collect(), unmade))
 }
 
@@ -242,13 +239,13 @@ async fn to_an_end(
 
 /// Ends the response for now where its run does nothing but wait for people; answers whether.
 async fn pause(app: &AppState, scope: &Scope, run: Uuid, voice: &mut Responses) -> Result<bool, Problem> {
-    if voice.waiting().is_empty() {
+    if voice.resting().is_empty() {
         return Ok(false);
     }
     let found = app.store.get_run(scope, run).await?;
     let known = app.store.list_approvals(scope.workspace, run).await?;
     let ends = found.cancel_requested || found.status.is_settled();
-    let rests = !ends && all_undecided(&known, voice.waiting());
+    let rests = !ends && all_undecided(&known, voice.resting());
     if rests {
         voice.know(found.usage);
         voice.pause(i64::MAX, &mut Vec::new());

@@ -243,6 +243,9 @@ async fn survive(
     let expected = if goes_on { "succeeded" } else { "interrupted" };
     assert_eq!(status(&caller, &turn.run).await, expected, "{point}: {events:?}");
     assert_eq!(round.effects(), after, "{point}");
+    // Whoever decides is asked once, also where it died between keeping the question and telling of it.
+    let asked = events.iter().filter(|event| event.kind == "approval").count();
+    assert_eq!(asked, if asks { hit } else { 0 }, "{point}: {events:?}");
     // What was used before it died is counted.
     let used = caller.get(&format!("/v1/runs/{}", turn.run)).await.body["usage"].clone();
     assert_eq!(used["total_tokens"], 10 * called, "{failpoint}: {used}");

@@ -497,12 +497,12 @@ async fn a_call_that_asks_nobody_is_made_before_people_are_asked(backend: Backen
     let agent = world.send(Method::POST, "/v1/agents", Some(&agent)).await;
     let body = json!({ "id": "c", "agent": agent.body["id"], "messages": [user("u", "search words")] });
     let asked = chat(&world, body).await;
-    // No part of the message is left open but the call that is asked for.
+    // People are asked at once; when the message ends, no part of it is left open but the call that is asked for.
     assert_eq!(
         kinds(&asked)[asked.len() - 5..],
-        ["tool-output-available", "tool-approval-request", "finish-step", "finish", "[DONE]"]
+        ["tool-approval-request", "tool-output-available", "finish-step", "finish", "[DONE]"]
     );
-    let [made, request] = [&asked[asked.len() - 5].data, &asked[asked.len() - 4].data];
+    let [request, made] = [&asked[asked.len() - 5].data, &asked[asked.len() - 4].data];
     assert_ne!(made["toolCallId"], request["toolCallId"]);
     let part = json!({ "type": "dynamic-tool", "toolName": "search_pages", "toolCallId": request["toolCallId"],
         "state": "approval-responded", "approval": { "id": request["approvalId"], "approved": true } });

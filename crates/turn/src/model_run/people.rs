@@ -5,11 +5,12 @@ use std::time::{Duration, Instant};
 
 use domain::approval::{Approval, denial};
 use domain::event::{Approval as Asked, RunEvent};
+use domain::fold::INTERRUPTED;
 use domain::run::Run;
 use domain::tool::Planned;
 use store::turns::Held;
 
-use super::{Halt, ModelRun, until};
+use super::{Halt, ModelRun};
 use crate::Turns;
 use crate::drive::Beginning;
 use crate::error::TurnError;
@@ -18,7 +19,7 @@ use crate::log::{RunLog, retry};
 use crate::settle::Stored;
 
 /// How often it is looked whether someone has decided, on whichever node.
-const LOOK: Duration = Duration::from_millis(250);
+pub(super) const LOOK: Duration = Duration::from_millis(250);
 
 impl ModelRun<'_> {
     /// Keeps the calls that people are to decide on, and those that the client is to make.
@@ -59,30 +60,19 @@ impl ModelRun<'_> {
         self.log.flush().await
     }
 
-    /// Waits until every call is decided on or has come back, and makes those that may be.
-    pub(super) async fn hear_people(&mut self, round: u32, mut open: Vec<Approval>) -> Result<(), Halt> {
+    /// Takes what was decided since out of those that are open: what was not allowed or has come back ends, what may be
+    /// made is noted as begun, and handed back to be made.
+    pub(super) async fn hear_people(
+        &mut self,
+        round: u32,
+        open: &mut Vec<Approval>,
+    ) -> Result<Vec<Planned>, Halt> {
         let store = &self.turns.inner.store;
         let (workspace, run) = (self.log.held.workspace, self.log.held.lease.run);
-        while !open.is_empty() {
-            let mut known = retry(self.log.live(), || store.list_approvals(workspace, run)).await?;
-            known.retain(|known| open.iter().any(|open| open.id == known.id));
-            let (decided, waiting) = known.into_iter().partition(|known| known.decision.is_some());
-            open = waiting;
-            self.act_on(round, decided).await?;
-            if open.is_empty() {
-                break;
-            }
-            tokio::select! {
-                biased;
-                () = self.turns.inner.draining.cancelled() => return Err(Halt::Left),
-                waited = until(&mut self.stop, tokio::time::sleep(LOOK)) => waited?,
-            }
-        }
-        Ok(())
-    }
-
-    async fn act_on(&mut self, round: u32, decided: Vec<Approval>) -> Result<(), Halt> {
-        let store = &self.turns.inner.store;
+        let mut known = retry(self.log.live(), || store.list_approvals(workspace, run)).await?;
+        known.retain(|known| open.iter().any(|open| open.id == known.id));
+        let decided: Vec<Approval>;
+        (decided, *open) = known.into_iter().partition(|known| known.decision.is_some());
         let mut approved = Vec::new();
         for Approval { id, call, decision, .. } in decided {
             let Some(decision) = decision else { continue };
@@ -94,15 +84,14 @@ impl ModelRun<'_> {
                 let args = serde_json::from_str(call.args.get()).map_err(|error| error.to_string());
                 approved.push(Planned { call, args });
             } else {
-                self.end_call(round, call, "interrupted".to_owned())?;
+                self.end_call(round, call, INTERRUPTED.to_owned())?;
             }
         }
         self.log.flush().await?;
-        if approved.is_empty() {
-            return Ok(());
+        if !approved.is_empty() {
+            point!("approvals.started");
         }
-        point!("approvals.started");
-        self.make_all(round, approved).await
+        Ok(approved)
     }
 
     /// Goes on with a run that another node left waiting; answers the round it was in.
@@ -124,9 +113,11 @@ impl ModelRun<'_> {
         for (round, id) in unknown {
             self.end_unknown(round, &id)?;
         }
-        let untold: Vec<Approval> = waiting.iter().filter(|one| one.decision.is_none()).cloned().collect();
+        let untold =
+            |one: &&Approval| one.decision.is_none() && !self.log.fold.has_asked(&one.id.to_string());
+        let untold: Vec<Approval> = waiting.iter().filter(untold).cloned().collect();
         self.tell_people(&untold).await?;
-        self.hear_people(round, waiting).await?;
+        self.see_through(round, Vec::new(), waiting).await?;
         Ok(round)
     }
 }

@@ -4,8 +4,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use domain::approval::Approval;
 use domain::entry::{ToolOutput, Trace};
 use domain::event::{RunEvent, Source, Sources, ToolCall, ToolCalls, ToolResult};
+use domain::fold::INTERRUPTED;
 use domain::message::Block;
 use domain::model::{Call, ToolSpec, keepable};
 use domain::prompt::FAILED;
@@ -15,7 +17,9 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use serde_json::Value;
 use serde_json::value::to_raw_value;
+use tokio::time::MissedTickBehavior;
 
+use super::people::LOOK;
 use super::{Halt, ModelRun, until};
 use crate::error::TurnError;
 use crate::failpoint::point;
@@ -45,10 +49,9 @@ impl ModelRun<'_> {
         };
         let (asking, free): (Vec<Planned>, Vec<Planned>) = planned.into_iter().partition(asks);
         let asked = self.keep_calls(round, &asking).await?;
-        // People are asked last: a client whose stream pauses there has every other call's end.
-        self.make_all(round, free).await?;
+        // People are asked at once: what they have to think about does not wait for what needs nobody.
         self.ask_people(&asked).await?;
-        self.hear_people(round, asked).await
+        self.see_through(round, free, asked).await
     }
 
     /// Counts what was used so far: whatever happens in the round, and whoever goes on with the run, it is known.
@@ -116,16 +119,46 @@ impl ModelRun<'_> {
         }
     }
 
-    /// Makes calls in parallel, each within its time.
-    pub(super) async fn make_all(&mut self, round: u32, planned: Vec<Planned>) -> Result<(), Halt> {
-        let patience = Duration::from_secs(self.turns.inner.limits.tool_timeout_seconds);
+    /// Makes calls in parallel, each within its time, and beside them those that people agree to, until no call of the
+    /// round is open.
+    pub(super) async fn see_through(
+        &mut self,
+        round: u32,
+        free: Vec<Planned>,
+        mut open: Vec<Approval>,
+    ) -> Result<(), Halt> {
         let mut under_way: FuturesUnordered<_> =
-            planned.into_iter().map(|planned| self.making(planned, patience)).collect();
-        while let Some(ended) = until(&mut self.stop, under_way.next()).await? {
-            self.record(round, ended)?;
-            point!("tools.made");
-            self.log.flush().await?;
-            point!("tools.stored");
+            free.into_iter().map(|planned| self.making(planned)).collect();
+        // The first look is at once: a decision may be older than this process.
+        let mut look = tokio::time::interval(LOOK);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        while !open.is_empty() || !under_way.is_empty() {
+            let may_leave = under_way.is_empty();
+            let next = async {
+                tokio::select! {
+                    biased;
+                    Some(ended) = under_way.next() => Some(ended),
+                    _ = look.tick(), if !open.is_empty() => None,
+                }
+            };
+            let ended = tokio::select! {
+                biased;
+                // What is under way is seen to its end first: the next node could not say what came of it.
+                () = self.turns.inner.draining.cancelled(), if may_leave => return Err(Halt::Left),
+                next = until(&mut self.stop, next) => next?,
+            };
+            match ended {
+                Some(ended) => {
+                    self.record(round, ended)?;
+                    point!("tools.made");
+                    self.log.flush().await?;
+                    point!("tools.stored");
+                }
+                None => {
+                    let approved = self.hear_people(round, &mut open).await?;
+                    under_way.extend(approved.into_iter().map(|planned| self.making(planned)));
+                }
+            }
         }
         Ok(())
     }
@@ -154,12 +187,13 @@ impl ModelRun<'_> {
             }
             _ => None,
         });
-        let (name, outcome) = (name.unwrap_or_default(), Err("interrupted".to_owned()));
+        let (name, outcome) = (name.unwrap_or_default(), Err(INTERRUPTED.to_owned()));
         self.record(round, Ended { id: id.to_owned(), name, outcome })
     }
 
-    fn making(&self, planned: Planned, patience: Duration) -> impl Future<Output = Ended> + Send + 'static {
+    fn making(&self, planned: Planned) -> impl Future<Output = Ended> + Send + 'static {
         let Planned { call, args } = planned;
+        let patience = Duration::from_secs(self.turns.inner.limits.tool_timeout_seconds);
         let tool = self.tool(&call.name).cloned();
         let place = self.place.clone();
         async move {

@@ -1,6 +1,7 @@
 //! Calls that wait for a person: decided once, over restarts, and never made twice.
 
-use domain::approval::Decision;
+use domain::approval::{Decision, NOT_MADE};
+use domain::fold::INTERRUPTED;
 use domain::run::{BroughtTool, Run, RunStatus, StartTurn};
 use domain::time::{Clock as _, SystemClock};
 use serde_json::{Value, json};
@@ -15,12 +16,13 @@ async fn waiting() -> (World, Run, Uuid) {
     let two = [("a", "effect", r#"{"text":"x"}"#), ("b", "echo", r#"{"text":"free"}"#)];
     world.script(vec![calls("May I?", &two), says("Done.")]);
     let run = world.begin(None, "Go", Some(agent)).await;
-    let events = world.follow(&run, "approval").await;
-    let asked = &events.last().expect("it asks").1;
+    // What needs nobody goes ahead, and holds up no question.
+    let events = world.follow(&run, "tool_result").await;
+    let kinds: Vec<&str> = events.iter().map(|(kind, _)| kind.as_str()).collect();
+    assert_eq!(kinds, ["turn", "delta", "tool_calls", "approval", "tool_result"]);
+    let (asked, ended) = (&events[3].1, &events[4].1);
     assert_eq!(asked["call"], json!({ "id": "a", "name": "effect", "args": { "text": "x" } }));
-    // What needs nobody has gone ahead.
-    let ended = events.iter().find(|(kind, _)| kind == "tool_result").map(|(_, data)| &data["id"]);
-    assert_eq!(ended, Some(&json!("b")));
+    assert_eq!(ended["id"], "b");
     let id = asked["id"].as_str().unwrap().parse().unwrap();
     (world, run, id)
 }
@@ -119,6 +121,57 @@ async fn an_approved_call_is_made_and_a_denied_one_is_not() {
     }
 }
 
+/// Calls that never end, one that asks nobody and one that was agreed to, hold up neither the question, nor the call that
+/// is agreed to after them, nor the word that another is not.
+#[tokio::test]
+async fn calls_hold_each_other_up_in_nothing() {
+    let world = World::start(|limits| limits.tool_timeout_seconds = 3600).await;
+    let agent = world.agent(
+        json!({ "tools": ["effect", "never", "echo", "json"], "approval": ["effect", "echo", "json"] }),
+    );
+    let agent = agent.await;
+    let call = |id, name| (id, name, r#"{"text":"x"}"#);
+    let four = [call("a", "never"), call("b", "effect"), call("c", "echo"), call("d", "json")];
+    world.script(vec![calls("", &four), says("Done.")]);
+    let run = world.begin(None, "Go", Some(agent)).await;
+    world.follow(&run, "approval").await;
+    let asked = world.store.list_approvals(world.scope.workspace, run.id).await.unwrap();
+    let mut ended = Vec::new();
+    for (one, approve) in asked.iter().zip([true, false, true]) {
+        world.store.decide_approval(&world.scope, run.id, one.id, &decision(approve, None)).await.unwrap();
+        ended = world.results(&run, ended.len() + 1).await;
+    }
+    assert_eq!(ended, ["b", "c", "d"]);
+    assert_eq!(world.made(), 1);
+    world.turns.cancel(&world.scope, run.id).await.unwrap();
+    world.follow(&run, "").await;
+    let blocks = world.last_blocks(&run).await;
+    assert_eq!((&blocks[0]["error"], &blocks[1]["result"]), (&json!("interrupted"), &json!("done")));
+}
+
+/// One that was agreed to and goes on and on does not hold up the next.
+#[tokio::test]
+async fn calls_that_were_agreed_to_are_made_in_parallel() {
+    let world = World::start(|limits| limits.tool_timeout_seconds = 3600).await;
+    let agent = world.agent(json!({ "tools": ["effect", "never"], "approval": ["effect", "never"] })).await;
+    world.script(vec![calls("", &[("a", "never", "{}"), ("b", "effect", "{}")])]);
+    let run = world.begin(None, "Go", Some(agent)).await;
+    world.follow(&run, "approval").await;
+    let listed = || world.store.list_approvals(world.scope.workspace, run.id);
+    let asked = listed().await.unwrap();
+    world.store.decide_approval(&world.scope, run.id, asked[0].id, &decision(true, None)).await.unwrap();
+    while !listed().await.unwrap()[0].started {
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    world.store.decide_approval(&world.scope, run.id, asked[1].id, &decision(true, None)).await.unwrap();
+    assert_eq!(world.results(&run, 1).await, ["b"]);
+    world.turns.cancel(&world.scope, run.id).await.unwrap();
+    world.follow(&run, "").await;
+    let blocks = world.last_blocks(&run).await;
+    // It was begun: nobody knows what came of it.
+    assert_eq!((&blocks[0]["error"], &blocks[1]["result"]), (&json!("interrupted"), &json!("done")));
+}
+
 #[tokio::test]
 async fn a_restart_goes_on_waiting() {
     let (mut world, run, id) = waiting().await;
@@ -126,8 +179,10 @@ async fn a_restart_goes_on_waiting() {
     let found = world.store.get_run(&world.scope, run.id).await.unwrap();
     assert_eq!(found.status, RunStatus::Running);
     world.store.decide_approval(&world.scope, run.id, id, &decision(true, None)).await.unwrap();
-    world.follow(&run, "").await;
+    let events = world.follow(&run, "").await;
     assert_eq!(world.made(), 1);
+    let asked = events.iter().filter(|(kind, _)| kind == "approval");
+    assert_eq!(asked.count(), 1, "what was asked is not asked again");
     assert_eq!(call_block(&world, &run).await["result"], "done");
     let settled = world.store.get_run(&world.scope, run.id).await.unwrap();
     assert_eq!((settled.status, settled.usage.input_tokens), (RunStatus::Succeeded, 20));
@@ -149,8 +204,9 @@ async fn a_restart_beside_a_call_under_way_asks() {
         }
     };
     world.restart().await;
-    let events = world.follow(&run, "approval").await;
-    let ended = events.iter().find(|(kind, _)| kind == "tool_result").map(|(_, data)| data).unwrap();
+    let events = world.follow(&run, "tool_result").await;
+    assert_eq!(events.iter().filter(|(kind, _)| kind == "approval").count(), 1);
+    let ended = &events.last().unwrap().1;
     assert_eq!((&ended["id"], &ended["error"]), (&json!("b"), &json!("interrupted")));
     world.store.decide_approval(&world.scope, run.id, id, &decision(true, None)).await.unwrap();
     world.follow(&run, "").await;
@@ -204,4 +260,36 @@ async fn nothing_is_decided_after_the_end_or_by_who_does_not_see_it() {
     let late = world.store.decide_approval(&world.scope, run.id, id, &decision(true, None)).await;
     assert!(matches!(late, Err(StoreError::Conflict { code: "run_ended", .. })), "{late:?}");
     assert_eq!(world.made(), 0);
+}
+
+/// A model is told of a call that nobody has made that it was not made, also where another node ends its run; of one
+/// that its client may have made, that nobody knows.
+#[tokio::test]
+async fn a_call_that_waited_to_the_end_is_told_as_not_made() {
+    for (restart, client) in [(false, false), (true, false), (false, true), (true, true)] {
+        let mut world = World::start(|_| {}).await;
+        let agent = world.agent(json!({ "tools": ["effect"], "approval": ["effect"] })).await;
+        world.script(vec![calls("", &[("a", "effect", "{}")]), says("I see.")]);
+        let change = |turn: &mut StartTurn| {
+            turn.agent = Some(agent);
+            turn.brought.tools = brought(if client { &["effect"] } else { &[] });
+        };
+        let run = world.begin_as("Go", change).await;
+        world.follow(&run, "approval").await;
+        if restart {
+            world.restart().await;
+        }
+        world.turns.cancel(&world.scope, run.id).await.unwrap();
+        world.follow(&run, "").await;
+        let error = world.last_blocks(&run).await[0]["error"].clone();
+        assert_eq!(error, if client { INTERRUPTED } else { NOT_MADE });
+        world.tell(run.conversation, "And now?", None).await;
+        let sent = world.sent();
+        accepted(&sent[1]);
+        let mut messages = sent[1]["messages"].as_array().unwrap().iter();
+        let told = messages.find(|message| message["role"] == "tool").unwrap()["content"].as_str().unwrap();
+        let unknown = told.contains("it is not known whether it took effect");
+        assert_eq!((unknown, told.contains("was not made")), (client, !client), "{told}");
+        assert_eq!(world.made(), 0);
+    }
 }

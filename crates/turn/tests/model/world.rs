@@ -148,6 +148,24 @@ impl World {
         events
     }
 
+    /// The calls of the run in the order they ended in, once there are as many.
+    pub async fn results(&self, run: &Run, count: usize) -> Vec<String> {
+        let stream = self.turns.open_stream(&self.scope).unwrap();
+        let mut follower = self.turns.follow(stream, run.id, 0).await.unwrap();
+        let mut ended = Vec::new();
+        let reading = async {
+            while ended.len() < count {
+                let batch = follower.next().await.unwrap().expect("more ends");
+                for event in batch.iter().filter(|event| event.kind == "tool_result") {
+                    let data: Value = serde_json::from_str(&event.data).unwrap();
+                    ended.push(data["id"].as_str().unwrap().to_owned());
+                }
+            }
+        };
+        tokio::time::timeout(PATIENCE, reading).await.expect("the run is stuck");
+        ended
+    }
+
     /// A whole turn.
     pub async fn tell(
         &self,
