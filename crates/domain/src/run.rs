@@ -151,6 +151,8 @@ pub struct Run {
     /// The user message it answers; it stands in the thread once the run has started.
     pub message: Option<Uuid>,
     pub assistant_message: Option<Uuid>,
+    /// Who asked; nobody where a key of the workspace did.
+    pub user: Option<String>,
     pub usage: Usage,
     pub error: Option<RunError>,
     /// The number of the newest event in the log.

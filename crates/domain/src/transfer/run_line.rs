@@ -119,6 +119,7 @@ impl RunLine {
                 status: self.status,
                 message: self.message,
                 assistant_message: self.assistant_message,
+                user: Some(self.user_id.clone()).filter(|user| !user.is_empty()),
                 usage: self.usage,
                 error: self.error,
                 last_event: self.last_event,

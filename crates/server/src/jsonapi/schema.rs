@@ -212,11 +212,13 @@ pub struct WorkspaceAttributes {
     pub default_visibility: Option<Visibility>,
 }
 
-/// In lists, with `timeZone` and `filter[query]`.
+/// In lists, with `timeZone` (the first two) and `filter[query]`.
 #[derive(ToSchema)]
 pub struct ConversationMeta {
     /// `today`, `yesterday`, `previous_7_days`, `previous_30_days` or a month such as `2026-05`.
     pub group: Option<String>,
+    /// A run is under way; left out otherwise.
+    pub answering: Option<bool>,
     pub highlights: Option<Vec<SearchHighlight>>,
 }
 

@@ -157,6 +157,7 @@ pub async fn list(
     let prev = page.prev.as_deref().map(|cursor| link("before", cursor));
     let next = page.next.as_deref().map(|cursor| link("after", cursor));
 
+    let answering = answering(&app, &scope, zone.as_ref(), &page.items).await?;
     let mut threads = Vec::new();
     for found in &page.items {
         threads.push(match all_messages(&app, &scope, &query.view, found.conversation.id).await {
@@ -169,7 +170,7 @@ pub async fn list(
     let shown = page.items.iter().zip(&threads).map(|(found, messages)| Shown {
         conversation: &found.conversation,
         messages,
-        meta: meta(found, searched, zone.as_ref(), app.clock.now()),
+        meta: meta(found, searched, zone.as_ref().map(|zone| (zone, answering.as_slice())), app.clock.now()),
     });
     let document = resource::many(shown, &query.view, &app.public_url);
     let own = resource::request_link(&app.public_url, &raw);
@@ -192,10 +193,32 @@ fn time_zone(name: &str) -> Result<TimeZone, ApiError> {
     })
 }
 
+/// Which of them a run is under way in, for a reader of the history.
+async fn answering(
+    app: &App,
+    scope: &Scope,
+    zone: Option<&TimeZone>,
+    found: &[Found],
+) -> Result<Vec<Uuid>, StoreError> {
+    if zone.is_none() {
+        return Ok(Vec::new());
+    }
+    let ids: Vec<Uuid> = found.iter().map(|found| found.conversation.id).collect();
+    app.store.list_answering(scope, &ids).await
+}
+
 /// What a list says about a conversation beside its attributes.
-fn meta(found: &Found, searched: bool, zone: Option<&TimeZone>, now: jiff::Timestamp) -> Option<String> {
+fn meta(
+    found: &Found,
+    searched: bool,
+    history: Option<(&TimeZone, &[Uuid])>,
+    now: jiff::Timestamp,
+) -> Option<String> {
     let mut meta = serde_json::Map::new();
-    if let Some(zone) = zone {
+    if let Some((zone, answering)) = history {
+        if answering.contains(&found.conversation.id) {
+            meta.insert("answering".into(), true.into());
+        }
         meta.insert("group".into(), history::group(found.conversation.updated_at, now, zone).into());
     }
     if searched {

@@ -34,6 +34,8 @@ pub struct RunView {
     status: RunStatus,
     message: Option<Uuid>,
     assistant_message: Option<Uuid>,
+    /// Who asked for it; null for a service key.
+    user: Option<String>,
     usage: UsageView,
     #[schema(value_type = Option<Object>)]
     error: Option<RunError>,
@@ -61,6 +63,7 @@ pub(super) fn shape(run: Run) -> RunView {
         status: run.status,
         message: run.message,
         assistant_message: run.assistant_message,
+        user: run.user,
         usage: UsageView { input_tokens, output_tokens, total_tokens: input_tokens + output_tokens },
         error: run.error,
         last_event: run.last_event.max(least),

@@ -13,6 +13,7 @@ use crate::world::{CONVERSATIONS, World, ask, refused, stories, thread};
 stories!(
     busy_names_the_run,
     queued_turns_start_in_order,
+    what_is_answered_is_shown_in_the_history,
     a_queued_turn_goes_with_its_last_reader,
     the_queue_is_listed_and_edited,
     a_queued_turn_is_cancelled,
@@ -107,6 +108,26 @@ async fn queued_turns_start_in_order(backend: Backend) -> Option<()> {
     // Each had the answers before it.
     let last = world.sandbox.requests()[4].body["conversation"].as_array().unwrap().clone();
     assert_eq!((last.len(), &last[7]["content"]), (8, &json!("Hello.")));
+    Some(())
+}
+
+async fn what_is_answered_is_shown_in_the_history(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let done = world.tell(&json!({ "message": "done" })).await;
+    let gate = Release::default();
+    world.play(wait_after(vec![], &gate, "Done."));
+    let under_way = world.begin_async(&json!({ "message": "under way" })).await;
+    let answering = async || {
+        let list = world.get(&format!("{CONVERSATIONS}?timeZone=UTC")).await.body;
+        let shown = list["data"].as_array().unwrap().iter();
+        shown.map(|one| (one["id"].clone(), one["meta"]["answering"].clone())).collect::<Vec<_>>()
+    };
+    let (first, second) = (under_way["conversation"].clone(), done.conversation());
+    assert_eq!(answering().await, [(first.clone(), json!(true)), (json!(second), Value::Null)]);
+    assert_eq!(world.get(CONVERSATIONS).await.body["data"][0].get("meta"), None);
+    gate.open();
+    world.settled(text(&under_way["run"])).await;
+    assert_eq!(answering().await, [(first, Value::Null), (json!(second), Value::Null)]);
     Some(())
 }
 

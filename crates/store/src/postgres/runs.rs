@@ -45,6 +45,16 @@ impl Runs for PostgresStore {
         rows.iter().map(read).collect()
     }
 
+    async fn list_answering(&self, scope: &Scope, conversations: &[Uuid]) -> Result<Vec<Uuid>> {
+        let text = format!(
+            "SELECT r.conversation_id FROM runs r WHERE {} AND r.conversation_id = ANY($2) AND r.status = 'running'",
+            inside(self.database.dialect, "r.workspace_id")
+        );
+        let running = Query { text: &text, params: vec![&scope.workspace, &conversations] };
+        let [rows] = self.database.read(&Settings::of(scope), [running]).await?;
+        rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
+    }
+
     async fn list_queue(&self, scope: &Scope, conversation: Uuid) -> Result<Vec<(Run, StartTurn)>> {
         let sql = conversations::by_id(self.database.dialect, scope, conversation, false);
         let text = queue(self.database.dialect);
@@ -80,9 +90,9 @@ pub(super) const RUNNING: &str = "status || '' = 'running'";
 
 pub(super) const COLUMNS: &str = "r.id, r.workspace_id, r.conversation_id, r.execution_id, r.status, r.message_id, \
      r.assistant_message_id, r.input_tokens, r.output_tokens, r.error_code, r.error_message, r.last_event, \
-     r.on_disconnect, r.cancel_requested, r.created_at, r.started_at, r.ended_at";
+     r.on_disconnect, r.cancel_requested, r.created_at, r.started_at, r.ended_at, r.user_id";
 /// Where a query's own columns begin.
-pub(super) const MORE: usize = 17;
+pub(super) const MORE: usize = 18;
 
 pub(super) fn read(row: &Row) -> Result<Run> {
     let (code, message): (Option<String>, Option<String>) = (row.try_get(9)?, row.try_get(10)?);
@@ -103,6 +113,7 @@ pub(super) fn read(row: &Row) -> Result<Run> {
         created_at: row.try_get(14)?,
         started_at: row.try_get(15)?,
         ended_at: row.try_get(16)?,
+        user: row.try_get::<_, Option<String>>(17)?.filter(|user| !user.is_empty()),
     })
 }
 

@@ -32,6 +32,11 @@ impl Runs for SqliteStore {
         self.readers.read(move |db| list(db, &scope, conversation, before, limit)).await
     }
 
+    async fn list_answering(&self, scope: &Scope, conversations: &[Uuid]) -> Result<Vec<Uuid>> {
+        let (workspace, conversations) = (scope.workspace, conversations.to_vec());
+        self.readers.read(move |db| answering(db, workspace, &conversations)).await
+    }
+
     async fn list_queue(&self, scope: &Scope, conversation: Uuid) -> Result<Vec<(Run, StartTurn)>> {
         let scope = scope.clone();
         self.readers.read(move |db| list_queue(db, &scope, conversation)).await
@@ -59,7 +64,7 @@ macro_rules! columns {
             "id, workspace_id, conversation_id, execution_id, status, message_id, assistant_message_id, \
              input_tokens, output_tokens, error_code, error_message, ",
             $last_event,
-            ", on_disconnect, cancel_requested, created_at, started_at, ended_at"
+            ", on_disconnect, cancel_requested, created_at, started_at, ended_at, user_id"
         )
     };
 }
@@ -73,7 +78,7 @@ pub(super) const COLUMNS: &str = columns!(
 /// As a statement answers them that writes the log's numbers.
 pub(super) const WRITTEN: &str = columns!("last_event");
 /// Where a query's own columns begin.
-pub(super) const MORE: usize = 17;
+pub(super) const MORE: usize = 18;
 
 fn bad(index: usize) -> rusqlite::Error {
     rusqlite::Error::InvalidColumnType(index, "run".into(), rusqlite::types::Type::Text)
@@ -98,6 +103,7 @@ pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Run> {
         created_at: from_ms(row.get(14)?),
         started_at: row.get::<_, Option<i64>>(15)?.map(from_ms),
         ended_at: row.get::<_, Option<i64>>(16)?.map(from_ms),
+        user: row.get::<_, Option<String>>(17)?.filter(|user| !user.is_empty()),
     })
 }
 
@@ -150,13 +156,26 @@ pub(super) fn queue(db: &Connection, scope: &Scope, conversation: Uuid) -> Resul
     );
     let mut statement = db.prepare_cached(&text)?;
     let rows = statement.query_map(params![scope.workspace, conversation], |row| {
-        Ok((read(row)?, row.get::<_, String>(17)?))
+        Ok((read(row)?, row.get::<_, String>(MORE)?))
     })?;
     rows.map(|row| {
         let (run, request) = row?;
         Ok((run, parse_json(&request)?))
     })
     .collect()
+}
+
+fn answering(db: &Connection, workspace: Uuid, conversations: &[Uuid]) -> Result<Vec<Uuid>> {
+    let mut statement = db.prepare_cached(
+        "SELECT EXISTS (SELECT 1 FROM runs WHERE workspace_id = ?1 AND conversation_id = ?2 AND status = 'running')",
+    )?;
+    let mut found = Vec::new();
+    for conversation in conversations {
+        if statement.query_row(params![workspace, conversation], |row| row.get(0))? {
+            found.push(*conversation);
+        }
+    }
+    Ok(found)
 }
 
 fn edit_queued(db: &Connection, scope: &Scope, run: Uuid, message: &TurnMessage) -> Result<Run> {

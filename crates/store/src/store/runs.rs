@@ -36,6 +36,9 @@ pub trait Runs: Send + Sync {
         limit: usize,
     ) -> Result<Vec<Run>>;
 
+    /// Those of these conversations in which a run is under way. They are ones that the scope has just been shown.
+    async fn list_answering(&self, scope: &Scope, conversations: &[Uuid]) -> Result<Vec<Uuid>>;
+
     /// The queued runs of a conversation with their messages, in the order they will start.
     async fn list_queue(&self, scope: &Scope, conversation: Uuid) -> Result<Vec<(Run, StartTurn)>>;
 
