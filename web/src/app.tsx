@@ -1,4 +1,5 @@
 // The frame: history on the left, the page on the right, and the door before both.
+import { CircleHelp, MessageSquarePlus, PanelLeftOpen } from 'lucide-react';
 import { lazy, Suspense, useEffect, useEffectEvent, useRef, useState } from 'react';
 import { flushSync } from 'react-dom';
 import { toComposer } from './composer/focus';
@@ -7,7 +8,9 @@ import { Login, Unreachable } from './login';
 import { go, paths, useRoute } from './router';
 import { useSession, type Session } from './session';
 import { ThreadPage } from './thread/thread-page';
-import { Spinner } from './ui/bits';
+import { Notice, Spinner } from './ui/bits';
+import { Button, IconButton } from './ui/button';
+import { useKeptFocus } from './ui/kept-focus';
 import { Toasts } from './ui/toast';
 
 const SettingsPage = lazy(() => import('./settings/settings-page'));
@@ -38,6 +41,8 @@ function House({ session }: { session: Session }) {
   const current = route.page === 'thread' ? route.id : null;
 
   const search = useRef<HTMLInputElement>(null);
+  const house = useRef<HTMLDivElement>(null);
+  useKeptFocus(house);
 
   /** Shows or hides the history; the focus goes from the button that is gone to the one that undoes it. */
   const fold = (next: boolean) => {
@@ -47,7 +52,10 @@ function House({ session }: { session: Session }) {
 
   // Here and not in the history, for they work while it is hidden, too.
   const key = useEffectEvent((event: KeyboardEvent) => {
-    if (event.key === 'Escape' && open && narrow()) fold(false);
+    if (event.key === 'Escape' && open && narrow()) {
+      event.preventDefault();
+      fold(false);
+    }
     if (!(event.ctrlKey || event.metaKey)) return;
     if (!event.shiftKey && event.key.toLowerCase() === 'k') {
       event.preventDefault();
@@ -74,7 +82,7 @@ function House({ session }: { session: Session }) {
   const show = () => fold(true);
   const hide = () => fold(false);
   return (
-    <div className="flex h-full overflow-hidden">
+    <div ref={house} className="flex h-full overflow-hidden">
       <a href="#main" className="sr-only z-50 rounded-md bg-raised px-4 py-2 shadow-float focus:not-sr-only focus:fixed focus:top-3 focus:left-3">
         Skip to the page
       </a>
@@ -88,9 +96,9 @@ function House({ session }: { session: Session }) {
       )}
       <main id="main" tabIndex={-1} inert={open && narrow()} className="relative flex min-w-0 grow outline-none">
         <div className="flex min-w-0 grow flex-col">
-          {route.page === 'thread' ? (
-            <ThreadPage id={route.id} onMenu={open ? null : show} />
-          ) : (
+          {route.page === 'unknown' && <Unknown onMenu={open ? null : show} />}
+          {route.page === 'thread' && <ThreadPage id={route.id} session={session} onMenu={open ? null : show} />}
+          {route.page === 'settings' && (
             <Suspense fallback={<Waiting />}>
               <SettingsPage route={route} session={session} onMenu={open ? null : show} />
             </Suspense>
@@ -103,6 +111,32 @@ function House({ session }: { session: Session }) {
         )}
       </main>
     </div>
+  );
+}
+
+/** An address that leads nowhere. */
+function Unknown({ onMenu }: { onMenu: (() => void) | null }) {
+  useEffect(() => {
+    document.title = 'No such page · Threadkeep';
+  }, []);
+  return (
+    <>
+      <header className="flex h-14 shrink-0 items-center px-3">
+        {onMenu && (
+          <IconButton name="Show the history" onClick={onMenu} data-fold>
+            <PanelLeftOpen size={18} aria-hidden />
+          </IconButton>
+        )}
+        <h1 className="sr-only">No such page</h1>
+      </header>
+      <Notice icon={<CircleHelp size={32} aria-hidden />} title="There is no such page">
+        <p className="mb-4">The address leads nowhere.</p>
+        <Button onClick={() => go(paths.fresh)}>
+          <MessageSquarePlus size={15} aria-hidden />
+          New thread
+        </Button>
+      </Notice>
+    </>
   );
 }
 

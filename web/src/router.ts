@@ -3,6 +3,7 @@ import { useSyncExternalStore } from 'react';
 
 export type Route =
   | { page: 'thread'; id: string | null; run: string | null }
+  | { page: 'unknown' }
   | { page: 'settings'; section: string; item: string | null; row: string | null };
 
 export function read(path: string): Route {
@@ -12,7 +13,7 @@ export function read(path: string): Route {
   if (first === 'pages') return { page: 'settings', section: 'pages', item: second ?? null, row: null };
   if (first === 'tables') return { page: 'settings', section: 'tables', item: second ?? null, row: third === 'rows' ? (fourth ?? null) : null };
   if (first === 'c' && second) return { page: 'thread', id: second, run: third === 'run' ? (fourth ?? null) : null };
-  return { page: 'thread', id: null, run: null };
+  return first === undefined ? { page: 'thread', id: null, run: null } : { page: 'unknown' };
 }
 
 export const paths = {
@@ -30,8 +31,30 @@ window.addEventListener('popstate', tell);
 window.addEventListener('hashchange', tell);
 
 export function go(path: string, { replace = false } = {}): void {
-  if (path !== location.pathname + location.hash) history[replace ? 'replaceState' : 'pushState'](null, '', path);
+  const { pathname, hash } = new URL(path, location.href);
+  // Beside the same thread its place is the same.
+  const same = threadIn(pathname) !== null && threadIn(pathname) === threadIn(location.pathname) && !hash;
+  if (path !== location.pathname + location.hash) history[replace ? 'replaceState' : 'pushState'](same ? history.state : null, '', path);
   tell();
+}
+
+function threadIn(path: string): string | null {
+  const route = read(path);
+  return route.page === 'thread' ? route.id : null;
+}
+
+/** Where the reader is in a thread, kept with the address: a reload and Back find it. */
+export type Place = { message: string; offset: number };
+
+export const readPlace = (): Place | null => (history.state as { place?: Place } | null)?.place ?? null;
+
+export function keepPlace(place: Place | null): void {
+  if (!place && !readPlace()) return;
+  try {
+    history.replaceState(place && { place }, '');
+  } catch {
+    // Some browsers take only so many in a while.
+  }
 }
 
 const subscribe = (reader: () => void) => {

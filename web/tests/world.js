@@ -1,4 +1,5 @@
 // The real binary with a data folder of its own, a scripted sandbox, and Debian's Chromium.
+import assert from 'node:assert/strict';
 import { execFile, spawn } from 'node:child_process';
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
@@ -50,9 +51,11 @@ export class Server {
         const address = /http:\/\/\S+ticket=\S+/.exec(printed)?.[0];
         if (address) resolve(address);
       });
+      // Where tokens are checked nobody is logged in by an address.
+      if (this.env.THREADKEEP_JWT_SECRET) void eventually(async () => assert.ok((await fetch(`${this.url}/readyz`)).ok), 20_000).then(() => resolve(null), reject);
       this.process.on('exit', (code) => reject(new Error(`the server ended with ${code}: ${this.log}`)));
     });
-    this.key = readFileSync(join(this.data, 'local.key'), 'utf8').trim();
+    if (this.login) this.key = readFileSync(join(this.data, 'local.key'), 'utf8').trim();
   }
 
   /** kill -9, and gone. */
@@ -67,8 +70,8 @@ export class Server {
     rmSync(this.data, { recursive: true, force: true });
   }
 
-  async api(method, path, body, type = 'application/json') {
-    const headers = { Authorization: `Bearer ${this.key}`, ...(body ? { 'Content-Type': type } : {}) };
+  async api(method, path, body, type = 'application/json', key = this.key) {
+    const headers = { Authorization: `Bearer ${key}`, ...(body ? { 'Content-Type': type } : {}) };
     const response = await fetch(this.url + path, { method, headers, body: body && JSON.stringify(body) });
     const text = await response.text();
     if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${text}`);
@@ -120,8 +123,8 @@ export async function startWorld({ models = false, env: more = {} } = {}) {
   return { sandbox, provider, server, browser, stop };
 }
 
-/** A browser of its own, logged in. What goes wrong in its pages fails the test that opened it. */
-export async function visit(world, options = {}) {
+/** A browser of its own, logged in, where tokens are checked with `token`. What goes wrong in its pages fails the test that opened it. */
+export async function visit(world, { token = null, ...options } = {}) {
   const context = await world.browser.newContext({ viewport: { width: 1280, height: 800 }, locale: 'en-GB', ...options });
   (world.contexts ??= []).push(context);
   const wrong = [];
@@ -143,7 +146,11 @@ export async function visit(world, options = {}) {
   };
   const first = await context.newPage();
   first.setDefaultTimeout(10_000);
-  await first.goto(world.server.login);
+  await first.goto(token ? world.server.url : world.server.login);
+  if (token) {
+    await first.getByRole('textbox', { name: 'Token' }).fill(token);
+    await first.getByRole('button', { name: 'Log in' }).click();
+  }
   await first.getByRole('textbox', { name: 'Message' }).waitFor();
   return { context, page: first, open, wrong, elsewhere };
 }

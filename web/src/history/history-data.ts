@@ -8,13 +8,19 @@ import { complain, toast } from '../ui/toast';
 type Found = Awaited<ReturnType<typeof listConversations>>;
 type Pages = InfiniteData<Found, string | null>;
 
+/** Sooner while an answer is awaited; long histories seldom. */
+function lookAgain(pages: Found[]): number {
+  if (pages.length > 2) return 60_000;
+  return pages.some(({ data }) => data.some(({ meta }) => meta?.answering)) ? 3_000 : 15_000;
+}
+
 export const useHistory = (query: string, workspace: string | null) =>
   useInfiniteQuery({
     queryKey: ['history', workspace, query],
     queryFn: ({ pageParam, signal }) => listConversations(query, pageParam, signal),
     initialPageParam: null as string | null,
     getNextPageParam: (page) => page.next,
-    refetchInterval: (known) => ((known.state.data?.pages.length ?? 0) > 2 ? 60_000 : 15_000),
+    refetchInterval: ({ state: { data } }) => lookAgain(data?.pages ?? []),
     placeholderData: (before) => before,
   });
 
@@ -39,17 +45,18 @@ export async function rename(client: QueryClient, id: string, title: string): Pr
   await settle(client);
 }
 
-export async function remove(client: QueryClient, { id, attributes }: Conversation, onUndone: () => void): Promise<void> {
+export async function remove(client: QueryClient, { id, attributes }: Conversation, onUndone: () => void): Promise<boolean> {
   await client.cancelQueries({ queryKey: ['history'] });
   change(client, (found) => found.filter((one) => one.id !== id));
   try {
     await deleteConversation(id);
   } catch (error) {
     complain(error);
-    await settle(client);
-    return;
+    void settle(client);
+    return false;
   }
   const undo = () => void restoreConversation(id).then(() => settle(client)).then(onUndone, complain);
   toast(`Deleted “${attributes.title || 'New thread'}”`, { action: { label: 'Undo', run: undo }, ms: 10_000 });
-  await settle(client);
+  void settle(client);
+  return true;
 }

@@ -3,27 +3,32 @@ import { Ellipsis, PencilLine, Trash2, Users } from 'lucide-react';
 import { useRef, useState } from 'react';
 import type { Conversation } from '../client/types';
 import { follow, paths } from '../router';
+import { Spinner } from '../ui/bits';
 import { Menu, MenuItem } from '../ui/menu';
-import { fromMatch, Marked } from './highlight';
+import { fromMatch, Marked, plain } from './highlight';
 
 type Props = {
   conversation: Conversation;
   current: boolean;
   onOpen: () => void;
   onRename: (title: string) => void;
-  onDelete: () => void;
+  /** None where the reader may not. */
+  onDelete: (() => void) | null;
 };
 
 export const titleOf = ({ attributes }: Conversation) => attributes.title || attributes.preview || 'New thread';
 
+const hitIn = ({ meta }: Conversation, field: string) => meta?.highlights?.find((one) => one.field === field);
+/** The thread, at the message that was found. */
+export const addressOf = (conversation: Conversation) => paths.thread(conversation.id, hitIn(conversation, 'message')?.message_id ?? undefined);
+
 export function HistoryItem({ conversation, current, onOpen, onRename, onDelete }: Props) {
   const [editing, setEditing] = useState(false);
   const link = useRef<HTMLAnchorElement>(null);
-  const rename = useRef(false);
+  const chosen = useRef<(() => void) | null>(null);
   const title = titleOf(conversation);
-  const highlights = conversation.meta?.highlights ?? [];
-  const inTitle = highlights.find((one) => one.field === 'title');
-  const inMessage = highlights.find((one) => one.field === 'message');
+  const inTitle = hitIn(conversation, 'title');
+  const inMessage = hitIn(conversation, 'message');
 
   if (editing) {
     return (
@@ -41,7 +46,7 @@ export function HistoryItem({ conversation, current, onOpen, onRename, onDelete 
     <div className={`group relative flex items-center rounded-md ${current ? 'bg-active' : 'hover:bg-hover'}`}>
       <a
         ref={link}
-        href={paths.thread(conversation.id, inMessage?.message_id ?? undefined)}
+        href={addressOf(conversation)}
         aria-current={current ? 'page' : undefined}
         onClick={(event) => {
           follow(event);
@@ -49,26 +54,27 @@ export function HistoryItem({ conversation, current, onOpen, onRename, onDelete 
         }}
         onKeyDown={(event) => {
           if (event.key === 'F2') setEditing(true);
-          if (event.key === 'Delete') onDelete();
+          if (event.key === 'Delete') onDelete?.();
         }}
         className="min-w-0 grow rounded-md py-1.5 pr-9 pl-3 focus-visible:outline-offset-[-2px]"
       >
         <span className="flex items-center gap-1.5">
           <bdi className="truncate text-small">{inTitle ? <Marked highlight={inTitle} /> : title}</bdi>
+          {conversation.meta?.answering && <Spinner size={13} label="answering" />}
           {conversation.attributes.visibility === 'workspace' && <Users size={12} role="img" aria-label="shared with the workspace" className="shrink-0 text-faint" />}
         </span>
         {inMessage && (
           <bdi className="mt-0.5 line-clamp-2 text-tiny text-soft">
-            <Marked highlight={fromMatch(inMessage)} />
+            <Marked highlight={fromMatch(plain(inMessage))} />
           </bdi>
         )}
       </a>
       <Menu
         align="end"
         onClosed={() => {
-          if (rename.current) setEditing(true);
-          else link.current?.focus();
-          rename.current = false;
+          link.current?.focus();
+          chosen.current?.();
+          chosen.current = null;
         }}
         trigger={
           <button
@@ -80,12 +86,14 @@ export function HistoryItem({ conversation, current, onOpen, onRename, onDelete 
           </button>
         }
       >
-        <MenuItem icon={<PencilLine size={15} aria-hidden />} onSelect={() => (rename.current = true)}>
+        <MenuItem icon={<PencilLine size={15} aria-hidden />} onSelect={() => (chosen.current = () => setEditing(true))}>
           Rename
         </MenuItem>
-        <MenuItem icon={<Trash2 size={15} aria-hidden />} danger onSelect={onDelete}>
-          Delete
-        </MenuItem>
+        {onDelete && (
+          <MenuItem icon={<Trash2 size={15} aria-hidden />} danger onSelect={() => (chosen.current = onDelete)}>
+            Delete
+          </MenuItem>
+        )}
       </Menu>
     </div>
   );
@@ -115,7 +123,11 @@ function Rename({ title, onDone }: { title: string; onDone: (title: string | nul
       onBlur={() => end(true)}
       onKeyDown={(event) => {
         if (event.key === 'Enter' && !event.nativeEvent.isComposing) end(true);
-        if (event.key === 'Escape') end(false);
+        if (event.key === 'Escape') {
+          // It ends this, and closes nothing else.
+          event.stopPropagation();
+          end(false);
+        }
       }}
       className="h-8 w-full rounded-md border border-accent bg-raised px-2.5 text-small outline-none"
     />

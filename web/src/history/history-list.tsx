@@ -1,13 +1,16 @@
 // The history: grouped by the reader's own dates, thousands of threads long, of which those in sight are drawn.
 import { useQueryClient } from '@tanstack/react-query';
 import { useVirtualizer } from '@tanstack/react-virtual';
-import { useEffect, useMemo, useRef } from 'react';
+import { useEffect, useEffectEvent, useMemo, useRef } from 'react';
+import { flushSync } from 'react-dom';
 import type { Conversation } from '../client/types';
 import { newIn, readFiles } from '../composer/drafts';
 import { go, paths } from '../router';
+import type { Session } from '../session';
+import { owns } from '../thread/rights';
 import { Spinner } from '../ui/bits';
 import { remove, rename, useHistory } from './history-data';
-import { HistoryItem } from './history-item';
+import { addressOf, HistoryItem } from './history-item';
 
 type Row = { kind: 'group'; name: string } | { kind: 'thread'; conversation: Conversation };
 
@@ -36,13 +39,25 @@ function rowsOf(found: Conversation[], searching: boolean): Row[] {
   return rows;
 }
 
-export function HistoryList({ query, workspace, current, onOpen }: {
+/** By arrow from one thread to the next. */
+function walk(event: React.KeyboardEvent<HTMLElement>): void {
+  const way = event.key === 'ArrowDown' ? 1 : event.key === 'ArrowUp' ? -1 : 0;
+  const links = [...event.currentTarget.querySelectorAll<HTMLElement>('a')];
+  const at = links.indexOf(event.target as HTMLElement);
+  if (way === 0 || at < 0) return;
+  event.preventDefault();
+  links[at + way]?.focus();
+}
+
+export function HistoryList({ query, session, current, asked, onOpen }: {
   query: string;
-  workspace: string | null;
+  session: Session;
   current: string | null;
+  asked: string | null;
   onOpen: () => void;
 }) {
   const client = useQueryClient();
+  const workspace = session.workspace?.id ?? null;
   const frame = useRef<HTMLDivElement>(null);
   const { data, error, hasNextPage, isFetchingNextPage, fetchNextPage, isPlaceholderData } = useHistory(query, workspace);
   const found = useMemo(() => {
@@ -68,10 +83,30 @@ export function HistoryList({ query, workspace, current, onOpen }: {
     if (hasNextPage && !isFetchingNextPage && last >= rows.length - 10) void fetchNextPage();
   }, [last, rows.length, hasNextPage, isFetchingNextPage, fetchNextPage]);
 
+  const opened = useRef<string | null>(null);
+  const openFirst = useEffectEvent(() => {
+    const [best] = found;
+    opened.current = asked;
+    if (!best || !asked) return;
+    go(addressOf(best));
+    onOpen();
+  });
+  const ready = asked === query && data !== undefined && !isPlaceholderData;
+  useEffect(() => {
+    if (asked === null) opened.current = null;
+    else if (ready && opened.current !== asked) openFirst();
+  }, [asked, ready]);
+
   const removeOne = (conversation: Conversation) => {
     const { id } = conversation;
-    if (current === id) go(paths.fresh);
-    void remove(client, conversation, () => go(paths.thread(id)));
+    const open = current === id;
+    if (open) {
+      const here = document.activeElement as HTMLElement | null;
+      flushSync(() => go(paths.fresh));
+      // The new thread takes the focus; who works through the history stays there.
+      here?.focus();
+    }
+    void remove(client, conversation, () => open && go(paths.thread(id)));
   };
 
   return (
@@ -83,7 +118,8 @@ export function HistoryList({ query, workspace, current, onOpen }: {
       )}
       {error && !data && <p className="p-3 text-small text-danger">{error.message}</p>}
       {data && rows.length === 0 && <p className="px-3 py-6 text-small text-faint">{query ? 'Nothing was found.' : 'Your threads will be here.'}</p>}
-      <ul aria-label={query ? 'Found threads' : 'Threads'} className="relative" style={{ height: list.getTotalSize() }}>
+      {/* oxlint-disable-next-line jsx-a11y/no-noninteractive-element-interactions -- arrows go between what is interactive in it */}
+      <ul aria-label={query ? 'Found threads' : 'Threads'} className="relative" style={{ height: list.getTotalSize() }} onKeyDown={walk}>
         {items.map((item) => {
           const row = rows[item.index] as Row;
           return (
@@ -96,7 +132,7 @@ export function HistoryList({ query, workspace, current, onOpen }: {
                   current={row.conversation.id === current}
                   onOpen={onOpen}
                   onRename={(title) => void rename(client, row.conversation.id, title)}
-                  onDelete={() => removeOne(row.conversation)}
+                  onDelete={owns(session, row.conversation) ? () => removeOne(row.conversation) : null}
                 />
               )}
             </li>

@@ -29,6 +29,8 @@ export function Sidebar({ session, current, searchRef, onClose, onOpen }: {
 }) {
   const [typed, setTyped] = useState('');
   const query = useSettled(typed.trim(), 120);
+  /** What Enter was pressed for: its best hit is opened once it is found. */
+  const [asked, setAsked] = useState<string | null>(null);
   const client = useQueryClient();
 
   useEffect(() => {
@@ -70,8 +72,21 @@ export function Sidebar({ session, current, searchRef, onClose, onOpen }: {
             aria-label="Search threads"
             placeholder="Search"
             value={typed}
-            onChange={(event) => setTyped(event.target.value)}
-            onKeyDown={(event) => event.key === 'Escape' && setTyped('')}
+            onChange={(event) => {
+              setTyped(event.target.value);
+              setAsked(null);
+            }}
+            onKeyDown={(event) => {
+              if (event.key === 'Escape' && typed) {
+                event.stopPropagation();
+                setTyped('');
+              }
+              if (event.key === 'Enter' && typed.trim() && !event.nativeEvent.isComposing) setAsked(typed.trim());
+              if (event.key === 'ArrowDown') {
+                event.preventDefault();
+                document.querySelector<HTMLElement>('[data-history] a')?.focus();
+              }
+            }}
             className="h-9 w-full rounded-md border border-transparent bg-transparent pr-8 pl-9 text-small outline-none placeholder:text-soft hover:bg-hover focus:border-accent focus:bg-raised [&::-webkit-search-cancel-button]:hidden"
           />
           {typed && (
@@ -81,7 +96,7 @@ export function Sidebar({ session, current, searchRef, onClose, onOpen }: {
           )}
         </div>
       </div>
-      <HistoryList query={query} workspace={session.workspace?.id ?? null} current={current} onOpen={onOpen} />
+      <HistoryList query={query} session={session} current={current} asked={asked} onOpen={onOpen} />
       <div className="flex items-center gap-1 border-t border-line p-2">
         <WorkspaceMenu session={session} />
         <IconButton

@@ -3,6 +3,7 @@ import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { UserMinus } from 'lucide-react';
 import { useState } from 'react';
 import { addMember, listMembers, removeMember } from '../client/api';
+import type { Member } from '../client/types';
 import type { Session } from '../session';
 import { Choice, Field, Spinner } from '../ui/bits';
 import { Button, IconButton } from '../ui/button';
@@ -17,8 +18,8 @@ export function Members({ session, admin }: { session: Session; admin: boolean }
   const settle = () => client.invalidateQueries({ queryKey: key });
   const add = useMutation({ mutationFn: ({ user, role }: { user: string; role: string }) => addMember(id, user, role), onError: complain, onSettled: settle });
   const remove = useMutation({
-    mutationFn: (user: string) => removeMember(id, user),
-    onSuccess: (_, user) => toast(`${user} is no longer a member. The threads stay.`, { action: { label: 'Undo', run: () => add.mutate({ user, role: 'member' }) } }),
+    mutationFn: ({ user }: Member) => removeMember(id, user),
+    onSuccess: (_, { user, role }) => toast(`${user} is no longer a member. The threads stay.`, { action: { label: 'Undo', run: () => add.mutate({ user, role }) } }),
     onError: complain,
     onSettled: settle,
   });
@@ -41,7 +42,7 @@ export function Members({ session, admin }: { session: Session; admin: boolean }
                     <option value="member">Member</option>
                     <option value="admin">Admin</option>
                   </Choice>
-                  <IconButton name={`Remove ${member.user}`} disabled={member.user === session.me.user} onClick={() => remove.mutate(member.user)}>
+                  <IconButton name={`Remove ${member.user}`} disabled={member.user === session.me.user} onClick={() => remove.mutate(member)}>
                     <UserMinus size={16} aria-hidden />
                   </IconButton>
                 </>

@@ -13,7 +13,7 @@ export function Section({ title, about, actions, children }: { title: string; ab
     <section aria-labelledby={id} className="mb-10">
       <div className="flex flex-wrap items-start gap-x-4 gap-y-3">
         <div className="min-w-56 grow basis-0">
-          <h2 id={id} className="text-base font-semibold tracking-tight [overflow-wrap:anywhere]">
+          <h2 id={id} tabIndex={-1} className="text-base outline-none font-semibold tracking-tight [overflow-wrap:anywhere]">
             {title}
           </h2>
           {about && <p className="mt-1 text-small text-soft">{about}</p>}

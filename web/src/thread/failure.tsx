@@ -16,17 +16,26 @@ const titles: Record<string, string> = {
   internal: 'Something went wrong here',
 };
 
+const isStop = ({ code }: ErrorBlock) => code === 'cancelled';
+const isPause = ({ code }: ErrorBlock) => code === 'interrupted';
+
+function titleOf(error: ErrorBlock): string {
+  if (isStop(error)) return 'Stopped';
+  return isPause(error) ? 'Interrupted by a restart of the server' : (titles[error.code] ?? 'The assistant failed');
+}
+
+/** The same in a sentence, for who cannot see it. */
+export const told = (error: ErrorBlock) => (isStop(error) || isPause(error) ? `${titleOf(error)}.` : `${titleOf(error)}: ${error.message}`);
+
 export function RunFailure({ error, onRetry }: { error: ErrorBlock; onRetry: (() => void) | undefined }) {
-  const stopped = error.code === 'cancelled';
-  const paused = error.code === 'interrupted';
+  const [stopped, paused] = [isStop(error), isPause(error)];
   const Icon = stopped ? CircleStop : paused ? CirclePause : TriangleAlert;
   const look = stopped ? 'border-line text-soft' : paused ? 'border-line bg-warn-wash text-warn' : 'border-line bg-danger-wash text-danger';
-  const title = stopped ? 'Stopped' : paused ? 'Interrupted by a restart of the server' : (titles[error.code] ?? 'The assistant failed');
   return (
     <div className={`mt-4 flex flex-wrap items-center gap-x-4 gap-y-2 rounded-lg border px-4 py-2.5 ${look}`}>
       <Icon size={17} aria-hidden className="shrink-0" />
       <div className="min-w-40 grow basis-0">
-        <p className="text-small font-semibold">{title}</p>
+        <p className="text-small font-semibold">{titleOf(error)}</p>
         {!stopped && (
           <p dir="auto" className="text-small text-soft [overflow-wrap:anywhere]">
             {paused ? 'What was written until then is kept.' : error.message}

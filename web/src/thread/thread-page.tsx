@@ -4,16 +4,19 @@ import { Ellipsis, Lock, PanelLeftOpen, SquarePen, Trash2, Users, WifiOff } from
 import { useEffect, useMemo, useState, useSyncExternalStore } from 'react';
 import { updateConversation } from '../client/api';
 import type { Thread, ThreadState } from '../client/thread';
+import type { Conversation } from '../client/types';
 import { remove, settle } from '../history/history-data';
 import { go, paths } from '../router';
+import type { Session } from '../session';
 import { IconButton } from '../ui/button';
 import { Menu, MenuItem } from '../ui/menu';
 import { complain, toast } from '../ui/toast';
+import { owns } from './rights';
 import { Tabs } from './tabs';
 import { ThreadView } from './thread-view';
 import { freshThread, threadOf } from './threads';
 
-export function ThreadPage({ id, onMenu }: { id: string | null; onMenu: (() => void) | null }) {
+export function ThreadPage({ id, session, onMenu }: { id: string | null; session: Session; onMenu: (() => void) | null }) {
   const [fresh, setFresh] = useState(freshThread);
   // A fresh thread that has got its id is used up.
   const used = fresh.get().id;
@@ -21,8 +24,8 @@ export function ThreadPage({ id, onMenu }: { id: string | null; onMenu: (() => v
   const thread = useMemo(() => (id === null ? fresh : threadOf(id)), [id, fresh]);
   return (
     <>
-      <Header thread={thread} onMenu={onMenu} />
-      <ThreadView key={keyOf(thread)} thread={thread} />
+      <Header thread={thread} session={session} onMenu={onMenu} />
+      <ThreadView key={keyOf(thread)} thread={thread} me={session.me.user ?? null} />
     </>
   );
 }
@@ -55,7 +58,7 @@ function titleOf({ conversation, messages, phase, sending }: ThreadState): strin
   return conversation?.attributes.title || (first?.type === 'text' ? (first.text.split('\n')[0] ?? '') : '') || 'New thread';
 }
 
-function Header({ thread, onMenu }: { thread: Thread; onMenu: (() => void) | null }) {
+function Header({ thread, session, onMenu }: { thread: Thread; session: Session; onMenu: (() => void) | null }) {
   const state = useSyncExternalStore(thread.subscribe, thread.get);
   const offline = useOffline();
   const title = titleOf(state);
@@ -80,7 +83,7 @@ function Header({ thread, onMenu }: { thread: Thread; onMenu: (() => void) | nul
             {offline ? 'Offline' : 'Reconnecting…'}
           </p>
         )}
-        {state.conversation && <ThreadMenu state={state} onChanged={() => thread.refresh()} />}
+        {state.conversation && owns(session, state.conversation) && <ThreadMenu conversation={state.conversation} onChanged={() => thread.refresh()} />}
         <IconButton name="New thread" onClick={() => go(paths.fresh)}>
           <SquarePen size={17} aria-hidden />
         </IconButton>
@@ -90,15 +93,18 @@ function Header({ thread, onMenu }: { thread: Thread; onMenu: (() => void) | nul
   );
 }
 
-function ThreadMenu({ state, onChanged }: { state: ThreadState; onChanged: () => Promise<void> }) {
+function ThreadMenu({ conversation, onChanged }: { conversation: Conversation; onChanged: () => Promise<void> }) {
   const client = useQueryClient();
-  const { conversation } = state;
-  if (!conversation) return null;
   const shared = conversation.attributes.visibility === 'workspace';
   const share = async () => {
     await updateConversation(conversation.id, { visibility: shared ? 'private' : 'workspace' });
     await Promise.all([onChanged(), settle(client)]);
     toast(shared ? 'Only you see this thread now.' : 'Everybody in the workspace sees this thread now.');
+  };
+  const leave = async () => {
+    const address = paths.thread(conversation.id);
+    const gone = await remove(client, conversation, () => go(address));
+    if (gone && location.pathname.startsWith(address)) go(paths.fresh);
   };
   return (
     <Menu
@@ -115,10 +121,7 @@ function ThreadMenu({ state, onChanged }: { state: ThreadState; onChanged: () =>
       <MenuItem
         icon={<Trash2 size={15} aria-hidden />}
         danger
-        onSelect={() => {
-          go(paths.fresh);
-          void remove(client, conversation, () => go(paths.thread(conversation.id)));
-        }}
+        onSelect={() => void leave()}
       >
         Delete
       </MenuItem>

@@ -12,6 +12,8 @@ import { Notice, Spinner } from '../ui/bits';
 import { Button } from '../ui/button';
 import { complain, toast } from '../ui/toast';
 import { AssistantMessage, LiveMessage } from './assistant-message';
+import { useAuthors } from './authors';
+import { told } from './failure';
 import { useReader } from './markdown';
 import { Queue } from './queue';
 import { rowsOf, type Row } from './rows';
@@ -58,10 +60,13 @@ function status(state: ThreadState): string {
   if (state.unreachable) return 'The connection is lost; trying again.';
   if (state.sending) return 'Sending.';
   if (state.live) return 'The assistant is answering.';
-  return state.messages.length > 0 ? 'The answer is complete.' : '';
+  const last = state.messages.at(-1);
+  if (last?.role !== 'assistant') return '';
+  const end = last.blocks.at(-1);
+  return end?.type === 'error' ? told(end) : 'The answer is complete.';
 }
 
-export function ThreadView({ thread }: { thread: Thread }) {
+export function ThreadView({ thread, me }: { thread: Thread; me: string | null }) {
   const state = useSyncExternalStore(thread.subscribe, thread.get);
   const actions = useActions(thread);
   const [tried, setTried] = useState<{ text: string } | null>(null);
@@ -69,12 +74,13 @@ export function ThreadView({ thread }: { thread: Thread }) {
   const busy = live !== null || sending !== null;
   const rows = useMemo(() => rowsOf(state, thread.keyOf), [state, thread]);
   const target = useTarget();
+  const authorOf = useAuthors(state.conversation, state.messages, me);
   // Beside the messages, not after them.
   useReader(id !== null || sending !== null);
   useEffect(() => {
     if (target) thread.reach(target).catch(complain);
   }, [thread, target]);
-  const older = useCallback(() => void thread.loadOlder(), [thread]);
+  const older = useCallback((limit?: number) => void thread.loadOlder(limit), [thread]);
 
   if (state.phase === 'missing') return <Missing />;
   if (state.phase === 'failed') return <Notice title="This thread cannot be shown">The server refused to show it.</Notice>;
@@ -94,7 +100,7 @@ export function ThreadView({ thread }: { thread: Thread }) {
     }
     const siblings = versions.get(row.message.id);
     if (row.kind === 'user') {
-      return <UserMessage message={row.message} thread={id} siblings={siblings} busy={busy} last={row.last} pending={row.pending} {...actions} />;
+      return <UserMessage message={row.message} thread={id} siblings={siblings} busy={busy} last={row.last} pending={row.pending} author={row.pending ? null : authorOf(row.message)} {...actions} />;
     }
     return <AssistantMessage message={row.message} thread={id} siblings={siblings} busy={busy} last={row.last} {...actions} />;
   };

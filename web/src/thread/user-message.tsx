@@ -9,6 +9,7 @@ import { Time } from '../ui/bits';
 import { Button, IconButton } from '../ui/button';
 import { GrowingText } from '../ui/growing';
 import { CopyButton } from './code';
+import type { Author } from './authors';
 import { Versions } from './versions';
 
 export const textOf = (message: Message) =>
@@ -21,9 +22,9 @@ export type UserActions = {
   onShow: (id: string) => void;
 };
 
-type Props = UserActions & { message: Message; thread: string | null; siblings: Siblings | undefined; busy: boolean; last: boolean; pending?: boolean };
+type Props = UserActions & { message: Message; thread: string | null; siblings: Siblings | undefined; busy: boolean; last: boolean; pending?: boolean; author?: Author };
 
-export const UserMessage = memo(function UserMessage({ message, thread, siblings, busy, last, pending, onEdit, onAnswer, onFork, onShow }: Props) {
+export const UserMessage = memo(function UserMessage({ message, thread, siblings, busy, last, pending, author = null, onEdit, onAnswer, onFork, onShow }: Props) {
   const [editing, setEditing] = useState(false);
   const text = textOf(message);
   const close = () => {
@@ -31,8 +32,11 @@ export const UserMessage = memo(function UserMessage({ message, thread, siblings
     toComposer();
   };
   return (
-    <article aria-label="You" className="group flex flex-col items-end pt-3" data-role="user" data-message={message.id}>
-      <h2 className="sr-only">You said</h2>
+    <article aria-label={author ?? 'You'} className="group flex flex-col items-end pt-3" data-role="user" data-message={message.id}>
+      <h2 className={author === null ? 'sr-only' : 'mb-1 max-w-[85%] truncate px-1 text-tiny font-medium text-soft'}>
+        {author === null ? 'You' : <bdi>{author}</bdi>}
+        <span className="sr-only"> said</span>
+      </h2>
       {message.attachments.length > 0 && (
         <ul className="mb-2 flex flex-wrap items-end justify-end gap-2" aria-label="Attachments">
           {message.attachments.map((file) => (

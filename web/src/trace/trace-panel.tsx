@@ -1,13 +1,15 @@
 // Everything a run did, logs too, on the line of its time.
 import { useInfiniteQuery, useQuery } from '@tanstack/react-query';
 import { X } from 'lucide-react';
-import { memo, useEffect, useMemo, useState } from 'react';
+import { memo, useEffect, useMemo, useRef, useState, type RefObject } from 'react';
 import { getRun, getTrace } from '../client/api';
 import { pretty, type Json } from '../client/json';
 import type { Run, TraceLine } from '../client/types';
+import { toComposer } from '../composer/focus';
 import { go, paths } from '../router';
 import { duration, Spinner } from '../ui/bits';
-import { Button, IconButton } from '../ui/button';
+import { Button } from '../ui/button';
+import { nowhere } from '../ui/kept-focus';
 import { Timeline } from './timeline';
 
 const active = (run: Run | undefined) => run?.status === 'running' || run?.status === 'queued';
@@ -37,13 +39,19 @@ export default function TracePanel({ thread, run }: { thread: string; run: strin
     return () => window.removeEventListener('keydown', escape);
   });
 
+  const panel = useRef<HTMLElement>(null);
+  useTakenFocus(panel);
+
   return (
-    <aside aria-label="Trace of the run" className="absolute inset-0 z-20 flex flex-col border-l border-line bg-canvas lg:static lg:w-[27rem] lg:shrink-0">
+    <aside ref={panel} aria-label="Trace of the run" className="absolute inset-0 z-20 flex flex-col border-l border-line bg-canvas lg:static lg:w-[27rem] lg:shrink-0">
       <header className="flex h-14 shrink-0 items-center gap-2 border-b border-line pr-3 pl-5">
-        <h2 className="grow text-small font-semibold">Trace</h2>
-        <IconButton name="Close the trace" onClick={close}>
+        <h2 tabIndex={-1} className="grow text-small font-semibold outline-none">
+          Trace
+        </h2>
+        {/* Without a tooltip: that would take the Escape which closes the trace. */}
+        <button type="button" aria-label="Close the trace" onClick={close} className="grid size-9 shrink-0 place-items-center rounded-md text-soft hover:bg-hover hover:text-ink">
           <X size={17} aria-hidden />
-        </IconButton>
+        </button>
       </header>
       <div className="min-h-0 grow overflow-y-auto px-5 pb-6">
         {(about.error ?? trace.error) && <p className="py-4 text-small text-danger">{(about.error ?? trace.error)?.message}</p>}
@@ -70,6 +78,25 @@ export default function TracePanel({ thread, run }: { thread: string; run: strin
       </div>
     </aside>
   );
+}
+
+/** The panel has the focus while it is open. Where it covers the thread, nothing below it can be reached. */
+function useTakenFocus(panel: RefObject<HTMLElement | null>): void {
+  useEffect(() => {
+    const covered = panel.current?.previousElementSibling as HTMLElement | null;
+    const covers = matchMedia('(max-width: 1023px)');
+    const opener = document.activeElement as HTMLElement | null;
+    panel.current?.querySelector('h2')?.focus({ preventScroll: true });
+    const look = () => covered?.toggleAttribute('inert', covers.matches);
+    look();
+    covers.addEventListener('change', look);
+    return () => {
+      covers.removeEventListener('change', look);
+      covered?.removeAttribute('inert');
+      if (nowhere()) opener?.focus({ preventScroll: true });
+      if (nowhere()) toComposer();
+    };
+  }, [panel]);
 }
 
 function About({ run, rejected }: { run: Run; rejected: number }) {

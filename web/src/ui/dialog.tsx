@@ -1,13 +1,14 @@
 // A dialog: the browser's own, which keeps the focus inside and closes on Escape.
 import { X } from 'lucide-react';
-import { useEffect, useId, useRef, type ReactNode } from 'react';
+import { useId, useLayoutEffect, useRef, type ReactNode } from 'react';
 
 type DialogProps = { title: string; onClose: () => void; children: ReactNode; wide?: boolean };
 
 export function Dialog({ title, onClose, children, wide = false }: DialogProps) {
   const element = useRef<HTMLDialogElement>(null);
   const id = useId();
-  useEffect(() => {
+  // Closed while it is still in the page: it gives the focus back to what opened it.
+  useLayoutEffect(() => {
     const dialog = element.current;
     dialog?.showModal();
     return () => dialog?.close();
