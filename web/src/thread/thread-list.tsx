@@ -2,17 +2,20 @@
 // the reader has scrolled away; older messages come as they are scrolled to.
 import { useVirtualizer } from '@tanstack/react-virtual';
 import { ArrowDown } from 'lucide-react';
-import { useEffect, useRef, useState, type ReactNode } from 'react';
+import { useEffect, useEffectEvent, useRef, useState, type ReactNode } from 'react';
+import { keepPlace, readPlace } from '../router';
 import { Spinner } from '../ui/bits';
 import { IconButton } from '../ui/button';
 import { Guard } from '../ui/guard';
 import type { Row } from './rows';
 
-type Props = { rows: Row[]; hasOlder: boolean; loadingOlder: boolean; onOlder: () => void; target: string; draw: (row: Row) => ReactNode };
+type Props = { rows: Row[]; hasOlder: boolean; loadingOlder: boolean; onOlder: (limit?: number) => void; target: string; draw: (row: Row) => ReactNode };
 
 const NEAR_END = 60;
 
 const isTarget = (row: Row | undefined, target: string) => row !== undefined && row.kind !== 'live' && row.message.id === target;
+
+const isStored = (row: Row | undefined) => row !== undefined && row.kind !== 'live' && !(row.kind === 'user' && row.pending);
 
 /** From what is in sight to the end. */
 const distance = (element: Element) => element.scrollHeight - element.scrollTop - element.clientHeight;
@@ -44,22 +47,71 @@ export function ThreadList({ rows, hasOlder, loadingOlder, onOlder, target, draw
     // In a frame of another height the browser has moved it.
     if (end) following.current = true;
     else if (element.scrollTop < top && element.clientHeight === height) following.current = false;
+    clearTimeout(noting.current);
+    noting.current = setTimeout(note, 200);
   };
 
-  // The first look is at the newest message.
   const placed = useRef(false);
+  const reached = useRef('');
+
+  // After a reload and on the way back the first look is where the reader was.
+  const place = useRef(readPlace());
+  const [sought, setSought] = useState(place.current !== null);
+  const noting = useRef<ReturnType<typeof setTimeout>>(undefined);
+  const note = useEffectEvent(() => {
+    clearTimeout(noting.current);
+    const top = frame.current?.scrollTop ?? 0;
+    if (sought) return;
+    let at = following.current ? -1 : (list.getVirtualItemForOffset(top)?.index ?? -1);
+    while (at >= 0 && !isStored(rows[at])) at -= 1;
+    const row = rows[at];
+    const start = list.measurementsCache[at]?.start;
+    keepPlace(row && row.kind !== 'live' && start !== undefined ? { message: row.message.id, offset: Math.round(top - start) } : null);
+  });
   useEffect(() => {
-    if (placed.current || rows.length === 0) return;
+    const leave = () => note();
+    window.addEventListener('pagehide', leave);
+    return () => {
+      window.removeEventListener('pagehide', leave);
+      clearTimeout(noting.current);
+    };
+  }, []);
+  const returnTo = useEffectEvent(() => {
+    const at = place.current ? rows.findIndex((row) => isTarget(row, place.current?.message ?? '')) : -1;
+    const start = list.measurementsCache[at]?.start;
+    if (place.current && start !== undefined) list.scrollToOffset(start + place.current.offset);
+  });
+  useEffect(() => {
+    if (!sought || rows.length === 0) return;
+    const at = rows.findIndex((row) => isTarget(row, place.current?.message ?? ''));
+    if (at < 0 && hasOlder) {
+      if (!loadingOlder) onOlder(1000);
+      return;
+    }
+    setSought(false);
+    if (at < 0) return;
+    placed.current = true;
+    reached.current = target;
+    following.current = false;
+    list.scrollToIndex(at, { align: 'start' });
+    // Once it is drawn it is known how high it is; what is drawn anew after that moves it for a while.
+    requestAnimationFrame(() => requestAnimationFrame(returnTo));
+    setTimeout(() => (place.current = null), 2_000);
+  }, [sought, rows, hasOlder, loadingOlder, onOlder, target, list]);
+
+  // Else at the newest message.
+  useEffect(() => {
+    if (placed.current || sought || rows.length === 0) return;
     placed.current = true;
     list.scrollToEnd();
-  }, [rows.length, list]);
+  }, [rows.length, sought, list]);
 
-  // Then at the message that the address points at, once it is there.
-  const reached = useRef('');
+  // Or at the message that the address points at, once it is there.
   useEffect(() => {
     const at = target && target !== reached.current ? rows.findIndex((row) => isTarget(row, target)) : -1;
     if (at < 0) return;
     reached.current = target;
+    place.current = null;
     following.current = false;
     list.scrollToIndex(at, { align: 'start' });
   }, [target, rows, list]);
@@ -81,12 +133,19 @@ export function ThreadList({ rows, hasOlder, loadingOlder, onOlder, target, draw
     const watch = new ResizeObserver(() => {
       const shrunk = element.clientHeight < height;
       height = element.clientHeight;
+      returnTo();
       if (following.current && (shrunk || distance(element) >= NEAR_END)) list.scrollToEnd();
       setAtEnd(distance(element) < NEAR_END);
     });
     watch.observe(element);
     watch.observe(inside);
-    return () => watch.disconnect();
+    const moved = () => (place.current = null);
+    const moves = ['wheel', 'pointerdown', 'keydown'] as const;
+    for (const name of moves) element.addEventListener(name, moved, { passive: true });
+    return () => {
+      watch.disconnect();
+      for (const name of moves) element.removeEventListener(name, moved);
+    };
   }, [list]);
 
   const first = items[0]?.index ?? 0;
