@@ -218,7 +218,7 @@ test('attach, paste, take back, send, and look into each kind of file after a re
 
   await (await look(/broken.pdf/)).getByText('This PDF cannot be shown').waitFor();
   await page.keyboard.press('Escape');
-  await (await look(/drawing.svg/)).getByText('There is no preview for').waitFor();
+  await (await look(/drawing.svg/)).getByRole('img', { name: 'drawing.svg' }).waitFor();
   assert.equal(await page.evaluate(() => window.hurt), undefined);
   assert.deepEqual(elsewhere, []);
   assert.deepEqual(wrong, []);
@@ -240,6 +240,48 @@ test('a script is shown as text, and a workbook is not', async () => {
   await (await look(/paper.tex/)).getByText('section{Rivers}').waitFor();
   await page.keyboard.press('Escape');
   await (await look(/rivers.xlsx/)).getByText('There is no preview for').waitFor();
+  assert.deepEqual(wrong, []);
+});
+
+/** A second of silence. */
+function wav() {
+  const head = Buffer.alloc(44);
+  head.write('RIFF', 0);
+  head.writeUInt32LE(36 + 8000, 4);
+  head.write('WAVEfmt ', 8);
+  for (const [at, value] of [[16, 16], [24, 8000], [28, 8000], [40, 8000]]) head.writeUInt32LE(value, at);
+  for (const [at, value] of [[20, 1], [22, 1], [32, 1], [34, 8]]) head.writeUInt16LE(value, at);
+  head.write('data', 36);
+  return Buffer.concat([head, Buffer.alloc(8000, 128)]);
+}
+
+test('a drawing is a picture that does nothing, sound can be played, code has its colours and Markdown its form', async () => {
+  const { page, wrong, elsewhere } = await visit(world);
+  const svg = '<svg xmlns="http://www.w3.org/2000/svg" width="40" height="20" onload="window.hurt = 1"><script>window.hurt = 2</script><image href="https://example.com/x.png"/><rect width="40" height="20" style="fill:red"/></svg>';
+  const files = [file('map.svg', 'image/svg+xml', svg), file('half.svg', 'image/svg+xml', '<svg xmlns="http://www.w3.org/2000/svg"><rect'), { name: 'second.wav', mimeType: 'audio/wav', buffer: wav() }, file('sums.py', 'text/x-python', 'def add(a, b):\n    return a + b\n'), file('notes.md', 'text/markdown', '# Notes\n\n- one **bold** word\n')];
+  await page.locator('input[type=file]').setInputFiles(files);
+  await eventually(async () => assert.equal(await chips(page).count(), files.length));
+  await say(page, 'answer read');
+  await settled(page);
+  const dialog = page.getByRole('dialog');
+  const look = async (name) => {
+    await page.keyboard.press('Escape');
+    await page.locator('article').getByRole('button', { name }).click();
+  };
+  await look(/map.svg/);
+  await eventually(async () => assert.ok(await dialog.getByRole('img', { name: 'map.svg' }).evaluate((node) => node.complete && node.naturalWidth === 40)));
+  // What is no drawing is text.
+  await look(/half.svg/);
+  await dialog.getByText('<rect').waitFor();
+  await look(/second.wav/);
+  await eventually(async () => assert.equal(await dialog.locator('audio').evaluate((node) => Math.round(node.duration)), 1));
+  await look(/sums.py/);
+  await dialog.locator('.hljs-keyword', { hasText: 'def' }).waitFor();
+  await look(/notes.md/);
+  await dialog.locator('strong', { hasText: 'bold' }).waitFor();
+  await dialog.getByRole('heading', { name: 'Notes', exact: true }).waitFor();
+  assert.equal(await page.evaluate(() => window.hurt), undefined);
+  assert.deepEqual(elsewhere, []);
   assert.deepEqual(wrong, []);
 });
 

@@ -21,7 +21,7 @@ const INDEX: &str = "index.html";
 const HASHED: &str = "assets/";
 
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; font-src 'self'; img-src 'self' blob:; \
-     connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
+     media-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
      require-trusted-types-for 'script'; trusted-types threadkeep-pdf";
 
 const NOT_BUILT: &str = "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>Threadkeep</title>\

@@ -1,23 +1,27 @@
-// A look into a file: pictures as such, PDF page by page, CSV as a table, text as text; anything else is offered for
-// download.
+// A look into a file: pictures as such, sound and film in the browser's player, PDF page by page, CSV as a table, Markdown
+// as it is meant, code with colours, text as text; anything else is offered for download.
 import { useQuery } from '@tanstack/react-query';
 import { Download } from 'lucide-react';
-import { lazy, Suspense } from 'react';
+import { lazy, Suspense, useState } from 'react';
 import { fileAddress, fileLink } from '../client/api';
 import { send } from '../client/http';
 import type { Attachment } from '../client/types';
+import { CodeBlock } from '../thread/code';
+import { Markdown } from '../thread/markdown';
 import { bytes, Spinner } from '../ui/bits';
 import { Dialog } from '../ui/dialog';
 import { Guard } from '../ui/guard';
 import { KindIcon } from './kind';
 import { parseCsv } from './csv';
 import { decode } from './decode';
+import { languageOf } from './language';
 
 const PdfPreview = lazy(() => import('./pdf-preview'));
 
 const LONGEST = 200_000;
 const ROWS = 200;
 export const raster = /^image\/(png|jpeg|gif|webp|avif|bmp)$/;
+const svg = /^image\/svg\+xml$/;
 /** Whole types: a workbook is `openxmlformats`, and no XML. */
 const texts =
   /^(text\/.+|message\/rfc822|application\/(.+\+(json|xml)|(x-)?(csh|ecmascript|graphql|httpd-php|javascript|json5?|jsonl|latex|ndjson|perl|python|sh|sql|subrip|tcl|tex|texinfo|toml|typescript|xml|yaml)))$/;
@@ -38,7 +42,17 @@ export function Preview({ file, thread, onClose }: { file: Attachment; thread: s
 }
 
 function Inside({ file, thread, url }: { file: Attachment; thread: string; url: string }) {
-  if (raster.test(file.mimeType)) return <img src={url} alt={file.name} className="mx-auto max-h-[65vh] rounded-md" />;
+  const [broken, setBroken] = useState(false);
+  if (broken && svg.test(file.mimeType)) return <TextPreview file={file} thread={thread} />;
+  if (broken) return <Nothing file={file} />;
+  const failed = () => setBroken(true);
+  if (raster.test(file.mimeType)) return <img src={url} alt={file.name} onError={failed} className="mx-auto max-h-[65vh] rounded-md" />;
+  // As an image it runs nothing and loads nothing. It may have no size of its own.
+  if (svg.test(file.mimeType)) return <img src={url} alt={file.name} onError={failed} className="mx-auto max-h-[65vh] w-full rounded-md bg-[#fff] object-contain" />;
+  // oxlint-disable-next-line jsx-a11y/media-has-caption -- nobody has written any
+  if (file.mimeType.startsWith('audio/')) return <audio src={url} aria-label={file.name} controls preload="metadata" onError={failed} className="w-full" />;
+  // oxlint-disable-next-line jsx-a11y/media-has-caption -- nobody has written any
+  if (file.mimeType.startsWith('video/')) return <video src={url} aria-label={file.name} controls preload="metadata" onError={failed} className="mx-auto max-h-[65vh] rounded-md" />;
   if (file.mimeType === 'application/pdf') {
     return (
       <Suspense fallback={<Spinner label="Loading" />}>
@@ -73,7 +87,9 @@ function TextPreview({ file, thread }: { file: Attachment; thread: string }) {
   if (error) return <p className="text-small text-danger">{error.message}</p>;
   if (data === undefined) return <Spinner label="Loading" />;
   const table = /csv|tab-separated/.test(file.mimeType) || /\.(csv|tsv)$/i.test(file.name);
-  return table ? <Csv name={file.name} text={data} cut={file.size > LONGEST} /> : <Text text={data} cut={file.size > LONGEST} />;
+  const cut = file.size > LONGEST;
+  if (table) return <Csv name={file.name} text={data} cut={cut} />;
+  return <Text name={file.name} text={data} cut={cut} markdown={file.mimeType === 'text/markdown' || /\.(md|markdown)$/i.test(file.name)} />;
 }
 
 const Cut = () => <p className="mt-2 text-tiny text-faint">Only the beginning is shown.</p>;
@@ -103,11 +119,24 @@ function Csv({ name, text, cut }: { name: string; text: string; cut: boolean }) 
   );
 }
 
-const Text = ({ text, cut }: { text: string; cut: boolean }) => (
-  <>
-    <pre tabIndex={0} dir="auto" className="max-h-[60vh] overflow-auto rounded-md bg-code p-4 font-mono text-small whitespace-pre-wrap [overflow-wrap:anywhere]">
-      {text}
-    </pre>
-    {cut && <Cut />}
-  </>
-);
+function Text({ name, text, cut, markdown }: { name: string; text: string; cut: boolean; markdown: boolean }) {
+  const language = languageOf(name);
+  return (
+    <>
+      {markdown ? (
+        <div role="group" aria-label={name} tabIndex={0} className="max-h-[60vh] overflow-auto rounded-md border border-line px-4 py-1">
+          <Markdown text={text} />
+        </div>
+      ) : language ? (
+        <div className="max-h-[60vh] overflow-auto rounded-lg *:my-0!">
+          <CodeBlock text={text} language={language} />
+        </div>
+      ) : (
+        <pre tabIndex={0} dir="auto" className="max-h-[60vh] overflow-auto rounded-md bg-code p-4 font-mono text-small whitespace-pre-wrap [overflow-wrap:anywhere]">
+          {text}
+        </pre>
+      )}
+      {cut && <Cut />}
+    </>
+  );
+}
