@@ -116,13 +116,13 @@ export async function getConversation(
 
 export const listRuns = (id: string, after?: string, signal?: AbortSignal) =>
   request<Page<Run>>(`${conversations}/${id}/runs`, { query: { limit: 20, after }, signal });
-/** Who said each message, as the runs of the thread tell it: the first run of a message is that of its author. */
+/** Who said the messages that are others', as the runs of the thread tell it: the first run of a message is that of its author. */
 export async function listAuthors(id: string): Promise<Map<string, string>> {
   const authors = new Map<string, string>();
   let after: string | undefined;
   for (let pages = 0; pages < 10; pages++) {
     const page = await request<Page<Run>>(`${conversations}/${id}/runs`, { query: { limit: 100, after } });
-    for (const { message, user } of page.data) if (message && user) authors.set(message, user);
+    for (const { message, user } of page.data) if (message && user !== undefined) authors.set(message, user ?? '');
     if (!page.next) break;
     after = page.next;
   }

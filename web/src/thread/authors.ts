@@ -10,14 +10,15 @@ export const SOMEBODY = 'A member';
 export function useAuthors(conversation: Conversation | null, messages: Message[], me: string | null): (message: Message) => Author {
   const shared = conversation?.attributes.visibility === 'workspace';
   const newest = messages.findLast(({ role }) => role === 'user')?.id;
-  const { data } = useQuery({
+  const { data, isPlaceholderData } = useQuery({
     queryKey: ['authors', conversation?.id, newest],
     queryFn: () => listAuthors(conversation?.id as string),
     enabled: shared && newest !== undefined,
     staleTime: Infinity,
     placeholderData: (before, query) => (query?.queryKey[1] === conversation?.id ? before : undefined),
   });
-  const named = (user: string | undefined) => (user === me ? null : (user ?? SOMEBODY));
+  const named = (user: string | undefined) => (user === me ? null : (user || SOMEBODY));
   if (!conversation || !shared) return () => (conversation ? named(conversation.attributes.user_id) : null);
-  return ({ id }) => named(data?.get(id));
+  const told = data !== undefined && !isPlaceholderData;
+  return ({ id }) => named(data?.get(id) ?? (told ? (me ?? undefined) : undefined));
 }

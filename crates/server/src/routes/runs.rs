@@ -34,7 +34,8 @@ pub struct RunView {
     status: RunStatus,
     message: Option<Uuid>,
     assistant_message: Option<Uuid>,
-    /// Who asked for it; null for a service key.
+    /// Who asked for it, in the list of a conversation's runs, where that is somebody else; empty for a service key.
+    #[serde(skip_serializing_if = "Option::is_none")]
     user: Option<String>,
     usage: UsageView,
     #[schema(value_type = Option<Object>)]
@@ -63,7 +64,7 @@ pub(super) fn shape(run: Run) -> RunView {
         status: run.status,
         message: run.message,
         assistant_message: run.assistant_message,
-        user: run.user,
+        user: None,
         usage: UsageView { input_tokens, output_tokens, total_tokens: input_tokens + output_tokens },
         error: run.error,
         last_event: run.last_event.max(least),
@@ -251,7 +252,11 @@ pub async fn of_conversation(
     if let Some(after) = after {
         run_of(&app, &scope, id, after).await?;
     }
-    Ok(axum::Json(paging.list(rows, |run| run.id.to_string(), shape)).into_response())
+    let view = |run: Run| {
+        let user = Some(run.user.clone().unwrap_or_default()).filter(|user| *user != scope.user);
+        RunView { user, ..shape(run) }
+    };
+    Ok(axum::Json(paging.list(rows, |run| run.id.to_string(), view)).into_response())
 }
 
 /// The run that a cursor names.
