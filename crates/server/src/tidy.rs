@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use store::bag::{BagError, Purged, purge, sweep_orphans, sweep_reservations};
+use store::bag::{BagError, Purged, purge, sweep_forks, sweep_orphans, sweep_reservations};
 
 use crate::state::{App, AppState};
 
@@ -18,9 +18,7 @@ pub fn keep_tidy(app: &AppState) {
         let grace = app.limits.file_grace_seconds;
         let pause = Duration::from_secs((grace / 4).clamp(1, 900));
         for round in 0_u32.. {
-            if let Err(error) = tidy(&app, round % SCAN_EVERY == 0).await {
-                tracing::warn!(%error, "files could not be tidied; trying again later");
-            }
+            tidy(&app, round % SCAN_EVERY == 0).await;
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
                 () = app.stopping.cancelled() => return,
@@ -29,20 +27,31 @@ pub fn keep_tidy(app: &AppState) {
     });
 }
 
-async fn tidy(app: &App, scan: bool) -> Result<(), BagError> {
+/// One that fails keeps none of the others.
+async fn tidy(app: &App, scan: bool) {
     let (store, blobs, now) = (&*app.store, &app.blobs, app.clock.now());
     let grace = Duration::from_secs(app.limits.file_grace_seconds);
-    let swept = sweep_reservations(store, blobs, now - grace).await?;
-    let orphans = if scan { sweep_orphans(store, blobs, now - grace).await? } else { 0 };
+    let swept = done(sweep_reservations(store, blobs, now - grace).await);
+    let forks = done(sweep_forks(store, blobs, now - grace).await);
+    let orphans = if scan { done(sweep_orphans(store, blobs, now - grace).await) } else { 0 };
+    if forks > 0 {
+        tracing::info!(forks, "removed what was left of forks");
+    }
     if swept > 0 || orphans > 0 {
         tracing::info!(swept, orphans, "removed what uploads had left");
     }
     if app.limits.retention_days > 0 {
         let age = Duration::from_secs(app.limits.retention_days.saturating_mul(24 * 3600));
-        let purged = purge(store, blobs, now - age, |_| {}).await?;
+        let purged = done(purge(store, blobs, now - age, |_| {}).await);
         if purged != Purged::default() {
             tracing::info!(purged.workspaces, purged.conversations, purged.files, "removed for good");
         }
     }
-    Ok(())
+}
+
+fn done<T: Default>(tidied: Result<T, BagError>) -> T {
+    tidied.unwrap_or_else(|error| {
+        tracing::warn!(%error, "not all could be tidied; trying again later");
+        T::default()
+    })
 }

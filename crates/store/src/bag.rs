@@ -1,5 +1,6 @@
 //! Rows and bytes together: the zip of a bag, and what keeps the two from disagreeing for long.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -82,27 +83,76 @@ fn counted(
     .boxed()
 }
 
+/// After so many failures in a row it is the storage itself that does not work, and the rest is left for another time.
+const GIVE_UP: usize = 20;
+
+/// What could not be removed: it stops nothing that comes after it, and is told at the end.
+#[derive(Default)]
+struct Stuck {
+    ids: HashSet<Uuid>,
+    first: Option<BlobError>,
+    in_a_row: usize,
+}
+
+impl Stuck {
+    /// Whether it went well.
+    fn note(&mut self, done: Result<(), BlobError>) -> Result<bool, BlobError> {
+        let Err(error) = done else {
+            self.in_a_row = 0;
+            return Ok(true);
+        };
+        self.in_a_row += 1;
+        if self.in_a_row >= GIVE_UP {
+            return Err(error);
+        }
+        tracing::warn!(%error, "bytes could not be removed; going on with others");
+        self.first.get_or_insert(error);
+        Ok(false)
+    }
+
+    fn told<T>(self, done: T) -> Result<T, BagError> {
+        self.first.map_or(Ok(done), |error| Err(error.into()))
+    }
+}
+
 /// Removes what uploads left that never ended: reservations from before `before`, with their bytes.
 pub async fn sweep_reservations(
     store: &dyn Store,
     blobs: &Blobs,
     before: Timestamp,
 ) -> Result<usize, BagError> {
-    let mut swept = 0;
+    let (mut swept, mut stuck) = (0, Stuck::default());
     loop {
-        let stale = store.system_list_stale(before, CHUNK).await?;
+        // Those that are stuck are the oldest, and come again each time.
+        let mut stale = store.system_list_stale(before, CHUNK + stuck.ids.len()).await?;
+        stale.retain(|file| !stuck.ids.contains(&file.id));
         if stale.is_empty() {
-            return Ok(swept);
+            return stuck.told(swept);
         }
-        swept += stale.len();
-        remove(store, blobs, &stale).await?;
+        swept += remove(store, blobs, &stale, &mut stuck).await?;
+    }
+}
+
+/// Removes what is left of forks from before `before` that never became whole. Answers how many.
+pub async fn sweep_forks(store: &dyn Store, blobs: &Blobs, before: Timestamp) -> Result<usize, BagError> {
+    let (mut swept, mut stuck) = (0, Stuck::default());
+    loop {
+        let mut unmade = store.system_list_unmade_forks(before, CHUNK + stuck.ids.len()).await?;
+        unmade.retain(|fork| !stuck.ids.contains(&fork.conversation));
+        if unmade.is_empty() {
+            return stuck.told(swept);
+        }
+        for fork in &unmade {
+            purge_or_note(store, blobs, fork, &mut stuck).await?;
+            swept += 1;
+        }
     }
 }
 
 /// Removes bytes that no row names and that came before `before`: copies for a fork that never was, half-written
 /// files. Answers how many.
 pub async fn sweep_orphans(store: &dyn Store, blobs: &Blobs, before: Timestamp) -> Result<u64, BagError> {
-    let mut swept = blobs.sweep_temp(before).await?;
+    let (mut swept, mut stuck) = (blobs.sweep_temp(before).await?, Stuck::default());
     for prefix in ["assistant-chat-bag", "execution-bag", "workspace-files", "uploads"] {
         let mut chunks = blobs.list(prefix).try_chunks(CHUNK);
         while let Some(chunk) = chunks.next().await {
@@ -111,28 +161,41 @@ pub async fn sweep_orphans(store: &dyn Store, blobs: &Blobs, before: Timestamp) 
                 listed.into_iter().filter(|found| found.modified < before).map(|found| found.key).collect();
             let known = store.system_known_keys(&keys).await?;
             for (key, _) in keys.iter().zip(known).filter(|(_, known)| !known) {
-                blobs.remove(key).await?;
-                swept += 1;
+                swept += u64::from(stuck.note(blobs.remove(key).await)?);
             }
         }
     }
-    Ok(swept)
+    stuck.told(swept)
 }
 
-/// The bytes first: while a row is there, its name is taken and nobody else writes under its key.
-async fn remove(store: &dyn Store, blobs: &Blobs, doomed: &[Doomed]) -> Result<(), BagError> {
+async fn remove_bytes(blobs: &Blobs, file: &Doomed) -> Result<(), BlobError> {
+    blobs.remove(&file.storage_key).await?;
+    blobs.remove(&staging_key(file.workspace, file.id)).await
+}
+
+/// The bytes first: while a row is there, its name is taken and nobody else writes under its key. Answers how many went.
+async fn remove(
+    store: &dyn Store,
+    blobs: &Blobs,
+    doomed: &[Doomed],
+    stuck: &mut Stuck,
+) -> Result<usize, BagError> {
+    let mut gone = Vec::new();
     for file in doomed {
-        blobs.remove(&file.storage_key).await?;
-        blobs.remove(&staging_key(file.workspace, file.id)).await?;
+        if stuck.note(remove_bytes(blobs, file).await)? {
+            gone.push(file);
+        } else {
+            stuck.ids.insert(file.id);
+        }
     }
-    let mut workspaces: Vec<Uuid> = doomed.iter().map(|file| file.workspace).collect();
+    let mut workspaces: Vec<Uuid> = gone.iter().map(|file| file.workspace).collect();
     workspaces.dedup();
     for workspace in workspaces {
         let ids: Vec<Uuid> =
-            doomed.iter().filter(|file| file.workspace == workspace).map(|file| file.id).collect();
+            gone.iter().filter(|file| file.workspace == workspace).map(|file| file.id).collect();
         store.system_forget_files(workspace, &ids).await?;
     }
-    Ok(())
+    Ok(gone.len())
 }
 
 /// What a purge has removed.
@@ -155,16 +218,43 @@ pub async fn purge_one(
         files => files?,
     };
     for file in &files {
-        blobs.remove(&file.storage_key).await?;
-        blobs.remove(&staging_key(file.workspace, file.id)).await?;
+        remove_bytes(blobs, file).await?;
     }
-    store.system_purge(conversation).await?;
-    Ok(Some(files.len() as u64))
+    match store.system_purge(conversation).await {
+        // Another has done the rest.
+        Err(StoreError::NotFound) => Ok(None),
+        purged => purged.map(|()| Some(files.len() as u64)).map_err(BagError::from),
+    }
+}
+
+/// As `purge_one`; where its bytes cannot be removed, none, and it is stuck.
+async fn purge_or_note(
+    store: &dyn Store,
+    blobs: &Blobs,
+    conversation: &Purgeable,
+    stuck: &mut Stuck,
+) -> Result<Option<u64>, BagError> {
+    match purge_one(store, blobs, conversation).await {
+        Err(BagError::Bytes(error)) => {
+            stuck.ids.insert(conversation.conversation);
+            stuck.note(Err(error))?;
+            Ok(None)
+        }
+        purged => {
+            stuck.note(Ok(()))?;
+            purged
+        }
+    }
 }
 
 /// Removes what is left of a removed workspace, its executions and their files first, and answers how many files there were;
-/// none if it is not there to be removed, or its last conversations are not due.
-async fn purge_workspace(store: &dyn Store, blobs: &Blobs, workspace: Uuid) -> Result<Option<u64>, BagError> {
+/// none if it is not there to be removed, its last conversations are not due, or bytes of it are stuck.
+async fn purge_workspace(
+    store: &dyn Store,
+    blobs: &Blobs,
+    workspace: Uuid,
+    stuck: &mut Stuck,
+) -> Result<Option<u64>, BagError> {
     let mut count = 0;
     loop {
         match store.system_purge_removed(workspace, CHUNK).await {
@@ -172,8 +262,12 @@ async fn purge_workspace(store: &dyn Store, blobs: &Blobs, workspace: Uuid) -> R
             step => match step? {
                 None => return Ok(Some(count)),
                 Some(files) => {
-                    remove(store, blobs, &files).await?;
-                    count += files.len() as u64;
+                    let gone = remove(store, blobs, &files, stuck).await?;
+                    count += gone as u64;
+                    // It stays with those that cannot be removed.
+                    if gone < files.len() {
+                        return Ok(None);
+                    }
                 }
             },
         }
@@ -187,24 +281,25 @@ pub async fn purge(
     before: Timestamp,
     mut tell: impl FnMut(Purged) + Send,
 ) -> Result<Purged, BagError> {
-    let mut purged = Purged::default();
+    let (mut purged, mut stuck) = (Purged::default(), Stuck::default());
     loop {
-        let files = store.system_list_deleted_files(before, CHUNK).await?;
+        let mut files = store.system_list_deleted_files(before, CHUNK + stuck.ids.len()).await?;
+        files.retain(|file| !stuck.ids.contains(&file.id));
         if files.is_empty() {
             break;
         }
-        remove(store, blobs, &files).await?;
-        purged.files += files.len() as u64;
+        purged.files += remove(store, blobs, &files, &mut stuck).await? as u64;
         tell(purged);
     }
     loop {
-        let conversations = store.system_list_purgeable(before, CHUNK).await?;
+        let mut conversations = store.system_list_purgeable(before, CHUNK + stuck.ids.len()).await?;
+        conversations.retain(|of| !stuck.ids.contains(&of.conversation));
         if conversations.is_empty() {
             break;
         }
         for conversation in &conversations {
             // None: restored, or purged by another node, in the meantime.
-            if let Some(files) = purge_one(store, blobs, conversation).await? {
+            if let Some(files) = purge_or_note(store, blobs, conversation, &mut stuck).await? {
                 purged.conversations += 1;
                 purged.files += files;
                 tell(purged);
@@ -212,7 +307,7 @@ pub async fn purge(
         }
     }
     for workspace in store.system_list_removed(before).await? {
-        purged.files += match purge_workspace(store, blobs, workspace).await? {
+        purged.files += match purge_workspace(store, blobs, workspace, &mut stuck).await? {
             Some(files) => files,
             None => continue,
         };
@@ -222,5 +317,5 @@ pub async fn purge(
     if purged != Purged::default() {
         store.system_compact().await?;
     }
-    Ok(purged)
+    stuck.told(purged)
 }

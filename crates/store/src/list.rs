@@ -99,7 +99,13 @@ impl Sql {
     /// The filters, `source` aside.
     pub(crate) fn filters(&mut self, filter: &ConversationFilter) -> String {
         let mut all = vec![
-            (if filter.deleted { "c.deleted_at IS NOT NULL" } else { "c.deleted_at IS NULL" }).to_owned(),
+            // What is on its way out can no longer be restored.
+            (if filter.deleted {
+                "c.deleted_at IS NOT NULL AND NOT c.purging"
+            } else {
+                "c.deleted_at IS NULL"
+            })
+            .to_owned(),
         ];
         if let Some(mode) = filter.mode {
             all.push(format!("c.mode = {}", self.bind(Value::Text(mode.as_str().into()))));

@@ -10,7 +10,7 @@ use domain::time::{Clock as _, SystemClock};
 use jiff::Timestamp;
 use serde_json::json;
 use store::Store;
-use store::bag::{Purged, purge, sweep_orphans, sweep_reservations};
+use store::bag::{Purged, purge, sweep_forks, sweep_orphans, sweep_reservations};
 use store::files::Purgeable;
 use tokio_util::task::TaskTracker;
 
@@ -64,11 +64,14 @@ pub(super) async fn run(config: Config, matches: ArgMatches) -> Result<ExitCode>
         return Ok(ExitCode::SUCCESS);
     }
     let mut bar = Bar::new(doomed.len());
-    let purged = purge(&*store, &blobs, before, |purged| bar.draw(purged)).await?;
+    let purged = purge(&*store, &blobs, before, |purged| bar.draw(purged)).await;
     bar.end();
     let grace = now - Duration::from_secs(config.limits.file_grace_seconds);
-    sweep_reservations(&*store, &blobs, grace).await?;
+    let swept = sweep_reservations(&*store, &blobs, grace).await;
+    sweep_forks(&*store, &blobs, grace).await?;
     sweep_orphans(&*store, &blobs, grace).await?;
+    swept?;
+    let purged = purged?;
     say(&told(json, "removed", "Removed", purged));
     store.close().await;
     Ok(ExitCode::SUCCESS)

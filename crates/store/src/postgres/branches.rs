@@ -224,7 +224,8 @@ async fn fork_through(
     fork: &Fork,
 ) -> Result<Conversation> {
     let Fork { id, now, .. } = *fork;
-    let source = conversations::get_locked(tx, scope, conversation).await?;
+    // Copying may take long: its turns go on meanwhile, and only its purge waits.
+    let source = conversations::get_kept(tx, scope, conversation).await?;
     let Spot { branch, seq, .. } = place(tx, scope, conversation, through).await?.ok_or(NOT_THROUGH)?;
     let mut made = source.clone();
     made.id = id;
@@ -245,5 +246,7 @@ async fn fork_through(
     search::index_title(tx, scope, &made).await?;
     messages::copy(tx, scope, conversation, (branch, seq), id).await?;
     fork_files::copy(tx, scope, conversation, fork).await?;
+    // Of what was deleted meanwhile not all was there to be copied.
+    conversations::get(tx, scope, conversation).await?;
     Ok(made)
 }

@@ -268,6 +268,13 @@ pub(super) async fn get_locked(tx: &Transaction, scope: &Scope, id: Uuid) -> Res
     find_locked(tx, scope, id, false).await?.ok_or(StoreError::NotFound)
 }
 
+/// A live conversation the scope may see, kept from being purged alone.
+pub(super) async fn get_kept(tx: &Transaction, scope: &Scope, id: Uuid) -> Result<Conversation> {
+    let mut sql = by_id(tx.dialect, scope, id, false);
+    sql.text += " FOR KEY SHARE OF c";
+    read(&tx.row(&sql.text, &params(&sql)).await?.ok_or(StoreError::NotFound)?)
+}
+
 /// A live conversation the scope may see.
 pub(super) async fn get(tx: &Transaction, scope: &Scope, id: Uuid) -> Result<Conversation> {
     let sql = by_id(tx.dialect, scope, id, false);

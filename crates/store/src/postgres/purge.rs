@@ -28,6 +28,10 @@ impl Purge for PostgresStore {
         transaction!(self.database, begin_system, Settings::nobody(), |tx| list(tx, before, limit))
     }
 
+    async fn system_list_unmade_forks(&self, _before: Timestamp, _limit: usize) -> Result<Vec<Purgeable>> {
+        Ok(Vec::new())
+    }
+
     async fn system_list_files_of(&self, conversation: &Purgeable) -> Result<Vec<Doomed>> {
         let settings = Settings::workspace(conversation.workspace).seeing_all();
         transaction!(self.database, begin_read, settings, |tx| files_of(tx, conversation))
@@ -137,7 +141,7 @@ async fn files_of(tx: &Transaction, of: &Purgeable) -> Result<Vec<Doomed>> {
 }
 
 /// The tables with rows of a conversation, in an order that no reference minds.
-const BY_RUN: [&str; 4] = ["run_events", "run_traces", "approvals", "idempotency_keys"];
+const BY_RUN: [&str; 4] = ["run_events", "run_traces", "approvals", KEYS];
 const BY_CONVERSATION: [&str; 6] =
     ["runs", "files", "message_search", "title_search", "messages", "branches"];
 
@@ -146,6 +150,10 @@ const BY_WORKSPACE: [&str; 3] = ["agents", "tool_servers", "tool_pins"];
 
 /// Rows that are removed at once, not by a purge.
 const KNOWLEDGE: [&str; 5] = ["page_search", "row_search", "pages", "table_rows", "user_tables"];
+
+const KEYS: &str = "idempotency_keys";
+/// The key of a run is as old as the run: by that it is found.
+const AS_OLD: &str = " AND t.created_at = r.created_at";
 
 async fn purge(tx: &Transaction, of: &Purgeable) -> Result<()> {
     let own = tx.inside("workspace_id");
@@ -157,8 +165,9 @@ async fn purge(tx: &Transaction, of: &Purgeable) -> Result<()> {
     for table in BY_RUN {
         let text = format!(
             "DELETE FROM {table} t USING runs r WHERE {} AND r.conversation_id = $2 \
-             AND t.workspace_id = r.workspace_id AND t.run_id = r.id",
-            tx.inside("r.workspace_id")
+             AND t.workspace_id = r.workspace_id AND t.run_id = r.id{}",
+            tx.inside("r.workspace_id"),
+            if table == KEYS { AS_OLD } else { "" }
         );
         tx.execute(&text, &ids).await?;
     }
@@ -189,7 +198,12 @@ async fn purge_removed(tx: &Transaction, workspace: Uuid, limit: usize) -> Resul
     let runs = runs.iter().map(|row| Ok(row.try_get(0)?)).collect::<Result<Vec<Uuid>>>()?;
     if !runs.is_empty() {
         for table in BY_RUN {
-            let text = format!("DELETE FROM {table} WHERE {own} AND run_id = ANY($2)");
+            let text = format!(
+                "DELETE FROM {table} t USING runs r WHERE {} AND r.id = ANY($2) \
+                 AND t.workspace_id = r.workspace_id AND t.run_id = r.id{}",
+                tx.inside("r.workspace_id"),
+                if table == KEYS { AS_OLD } else { "" }
+            );
             tx.execute(&text, &[&workspace, &runs]).await?;
         }
         tx.execute(&format!("DELETE FROM runs WHERE {own} AND id = ANY($2)"), &[&workspace, &runs]).await?;

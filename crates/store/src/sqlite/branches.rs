@@ -1,7 +1,7 @@
 //! Branches: a thread is its branch's own messages after those it shares with its parents.
 
 use async_trait::async_trait;
-use domain::conversation::{Conversation, Visibility};
+use domain::conversation::Conversation;
 use domain::file::File;
 use domain::scope::Scope;
 use domain::time::from_ms;
@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::segments::{self, Segment};
 use super::writer::Durability;
-use super::{SqliteStore, conversations, fork_files, messages};
+use super::{SqliteStore, conversations, fork_files};
 use crate::branches::{BranchRow, shared};
 use crate::error::{Result, StoreError};
 use crate::files::Fork;
@@ -32,9 +32,7 @@ impl Branches for SqliteStore {
         through: Uuid,
         fork: &Fork,
     ) -> Result<Conversation> {
-        let (scope, fork) = (scope.clone(), fork.clone());
-        let work = move |db: &_| fork_through(db, &scope, conversation, through, &fork);
-        self.writer.write(Durability::Full, work).await
+        self.fork(scope, conversation, through, fork).await
     }
 
     async fn list_branches(&self, scope: &Scope, conversation: Uuid) -> Result<Vec<Branch>> {
@@ -191,38 +189,6 @@ fn select(
     conversations::save(db, pk, &thread)?;
     set_current(db, scope, conversation, branch)?;
     Ok(thread)
-}
-
-/// A new conversation of the caller's own with the thread through one message.
-fn fork_through(
-    db: &Connection,
-    scope: &Scope,
-    conversation: Uuid,
-    through: Uuid,
-    fork: &Fork,
-) -> Result<Conversation> {
-    let (source, _) = conversations::get(db, scope, conversation)?;
-    let segments = thread_through(db, scope, conversation, through)?;
-    let Fork { id, now, .. } = *fork;
-    let mut made = source.clone();
-    made.id = id;
-    if made.owner != scope.user {
-        made.owner.clone_from(&scope.user);
-        made.visibility = Visibility::Private;
-    }
-    (made.first_message, made.preview) = (None, None);
-    if let Some((first, text)) = messages::first_of_user(db, scope, conversation, &segments)? {
-        made.note_message(first, true, &text, 0, now);
-    }
-    made.message_count = segments.last().map_or(0, |newest| newest.through);
-    made.total_tokens = 0;
-    made.created_at = now;
-    made.updated_at = now;
-    made.version = 1;
-    conversations::insert(db, &made)?;
-    messages::copy(db, scope, conversation, &segments, id)?;
-    fork_files::copy(db, scope, conversation, fork)?;
-    Ok(made)
 }
 
 /// The thread that a message ends, its oldest segment first.

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use domain::conversation::{NewConversation, Write};
+use domain::conversation::{NewConversation, Visibility, Write};
 use domain::message::{MessageRole, NewMessage, Window};
 use domain::scope::Role;
 use domain::workspace::Workspace;
 
-use super::super::{Use, open};
+use super::super::{Use, messages, open};
 use super::*;
 use crate::store::Store;
 use crate::store::messages::ThreadRead;
@@ -44,7 +44,7 @@ async fn edited(length: i64, edits: i64) -> Edited {
     let write = Write { now, max_tabs: 0 };
     store.create_conversation(&scope, &NewConversation::default(), thread, &write).await.unwrap();
     let first = NewMessage::text(Uuid::from_u128(3), MessageRole::User, "said", now);
-    store.append_messages(&scope, thread, &[first], now).await.unwrap();
+    store.append_messages(&scope, thread, None, &[first], now).await.unwrap();
     let columns = "role, text, content, file_attachments, sources, token_count, metadata, created_at";
     let series = |from, to| {
         format!(

@@ -348,7 +348,7 @@ fn restore(db: &Connection, scope: &Scope, id: Uuid, now: Timestamp) -> Result<C
     let Some((mut conversation, pk)) = find(db, scope, id, true, true)? else {
         return get(db, scope, id).map(|(live, _)| live);
     };
-    if db.prepare_cached("SELECT 1 FROM chat_conversations WHERE pk = ?1 AND purging = 1")?.exists([pk])? {
+    if db.prepare_cached("SELECT 1 FROM chat_conversations WHERE pk = ?1 AND purging <> 0")?.exists([pk])? {
         return Err(StoreError::NotFound);
     }
     let deleted_at = conversation.deleted_at.take();

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use domain::file::{Bag, File};
+use domain::message::Message;
 use domain::scope::Scope;
 use rusqlite::{Connection, params};
 use uuid::Uuid;
@@ -14,10 +15,8 @@ use crate::files::{Fork, named_files, rename_files};
 
 /// A message that may name files.
 struct Naming {
-    pk: i64,
     branch: i64,
     seq: i64,
-    id: Uuid,
     content: String,
     attachments: String,
 }
@@ -25,13 +24,13 @@ struct Naming {
 /// The messages of a conversation that may name files.
 fn naming(db: &Connection, scope: &Scope, conversation: Uuid) -> Result<Vec<Naming>> {
     let mut statement = db.prepare(
-        "SELECT pk, branch, seq, id, content, file_attachments FROM messages \
+        "SELECT branch, seq, content, file_attachments FROM messages \
          WHERE workspace_id = ?1 AND conversation_id = ?2 \
          AND (file_attachments <> '[]' OR instr(content, '\"fileId\"') > 0) ORDER BY seq",
     )?;
     let rows = statement.query_map(params![scope.workspace, conversation], |row| {
-        let (pk, branch, seq) = (row.get(0)?, row.get(1)?, row.get(2)?);
-        Ok(Naming { pk, branch, seq, id: row.get(3)?, content: row.get(4)?, attachments: row.get(5)? })
+        let (branch, seq) = (row.get(0)?, row.get(1)?);
+        Ok(Naming { branch, seq, content: row.get(2)?, attachments: row.get(3)? })
     })?;
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
@@ -64,8 +63,8 @@ pub(super) fn list(db: &Connection, scope: &Scope, conversation: Uuid, through: 
     Ok(bag.into_iter().filter(|file| inside.contains(&file.id) || unnamed(file)).collect())
 }
 
-/// Puts the copies into the fork's bag and their ids into its messages. What was deleted meanwhile is left out.
-pub(super) fn copy(db: &Connection, scope: &Scope, from: Uuid, fork: &Fork) -> Result<()> {
+/// Puts the copies into the fork's bag, and answers each by its source. What was deleted meanwhile is left out.
+pub(super) fn copy(db: &Connection, scope: &Scope, from: Uuid, fork: &Fork) -> Result<HashMap<Uuid, Uuid>> {
     let mut copies = HashMap::new();
     for (source, copy) in &fork.files {
         let rest = format!("WHERE workspace_id = ?1 AND conversation_id = ?2 AND id = ?3 AND {VISIBLE}");
@@ -74,20 +73,29 @@ pub(super) fn copy(db: &Connection, scope: &Scope, from: Uuid, fork: &Fork) -> R
             copies.insert(*source, *copy);
         }
     }
+    Ok(copies)
+}
+
+/// Names the copies in a message.
+pub(super) fn rename(message: &mut Message, copies: &HashMap<Uuid, Uuid>) -> Result<()> {
     if copies.is_empty() {
         return Ok(());
     }
-    for message in naming(db, scope, fork.id)? {
-        let (content, attachments) =
-            (rename_files(&message.content, &copies)?, rename_files(&message.attachments, &copies)?);
-        db.prepare_cached("UPDATE messages SET content = ?2, file_attachments = ?3 WHERE pk = ?1")?
-            .execute(params![message.pk, content, attachments])?;
-        for id in named_files(&attachments)? {
-            db.prepare_cached(
-                "UPDATE files SET message_id = ?4 WHERE workspace_id = ?1 AND conversation_id = ?2 AND id = ?3",
-            )?
-            .execute(params![scope.workspace, fork.id, id, message.id])?;
+    for items in [&mut message.content, &mut message.file_attachments] {
+        if items.contains("\"fileId\"") {
+            *items = rename_files(items, copies)?;
         }
+    }
+    Ok(())
+}
+
+/// Ties the files that are attached to a message of a fork to it.
+pub(super) fn attach(db: &Connection, scope: &Scope, fork: Uuid, message: &Message) -> Result<()> {
+    for id in named_files(&message.file_attachments)? {
+        db.prepare_cached(
+            "UPDATE files SET message_id = ?4 WHERE workspace_id = ?1 AND conversation_id = ?2 AND id = ?3",
+        )?
+        .execute(params![scope.workspace, fork, id, message.id])?;
     }
     Ok(())
 }

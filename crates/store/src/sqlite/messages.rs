@@ -39,10 +39,10 @@ impl Messages for SqliteStore {
     }
 }
 
-const COLUMNS: &str =
+pub(super) const COLUMNS: &str =
     "id, seq, role, text, content, file_attachments, sources, token_count, metadata, created_at";
 
-fn read(row: &Row<'_>) -> rusqlite::Result<Message> {
+pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Message> {
     let role: String = row.get(2)?;
     Ok(Message {
         id: row.get(0)?,
@@ -208,27 +208,6 @@ pub(super) fn first_of_user(
         }
     }
     Ok(None)
-}
-
-/// Copies a thread into another conversation's first branch.
-pub(super) fn copy(db: &Connection, scope: &Scope, from: Uuid, thread: &[Segment], to: Uuid) -> Result<()> {
-    let mut statement = db.prepare(
-        "INSERT INTO messages (workspace_id, conversation_id, branch, seq, id, role, text, content, \
-         file_attachments, sources, token_count, metadata, created_at) \
-         SELECT workspace_id, ?5, 0, seq, id, role, text, content, file_attachments, sources, token_count, \
-         metadata, created_at FROM messages \
-         WHERE workspace_id = ?1 AND conversation_id = ?2 AND branch = ?3 AND seq <= ?4 ORDER BY seq",
-    )?;
-    for segment in thread {
-        statement.execute(params![scope.workspace, from, segment.branch, segment.through, to])?;
-    }
-    let mut copied =
-        db.prepare("SELECT pk, text FROM messages WHERE workspace_id = ?1 AND conversation_id = ?2")?;
-    let mut rows = copied.query(params![scope.workspace, to])?;
-    while let Some(row) = rows.next()? {
-        search::index(Indexed::Message, row.get(0)?, row.get_ref(1)?.as_str().unwrap_or(""));
-    }
-    Ok(())
 }
 
 /// One message of the conversation, on whichever branch.

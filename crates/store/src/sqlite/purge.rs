@@ -2,10 +2,11 @@
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, Row, params};
 use uuid::Uuid;
 
 use super::SqliteStore;
+use super::purge_parts::{Room, purge_part, purge_rest, remove_run};
 use super::writer::Durability;
 use crate::error::{Result, StoreError};
 use crate::files::{Doomed, Purgeable};
@@ -26,6 +27,10 @@ impl Purge for SqliteStore {
         self.readers.read(move |db| list(db, before, limit)).await
     }
 
+    async fn system_list_unmade_forks(&self, before: Timestamp, limit: usize) -> Result<Vec<Purgeable>> {
+        self.readers.read(move |db| list_unmade(db, before, limit)).await
+    }
+
     async fn system_list_files_of(&self, conversation: &Purgeable) -> Result<Vec<Doomed>> {
         let of = *conversation;
         self.readers.read(move |db| files_of(db, &of)).await
@@ -38,7 +43,9 @@ impl Purge for SqliteStore {
 
     async fn system_purge(&self, conversation: &Purgeable) -> Result<()> {
         let of = *conversation;
-        self.writer.write(Durability::Full, move |db| purge(db, &of)).await
+        // A job for each part, so that nobody else's write waits for long. The last one syncs what they did.
+        while self.writer.write(Durability::Normal, move |db| purge_part(db, &of)).await? {}
+        self.writer.write(Durability::Full, move |db| purge_rest(db, &of)).await
     }
 
     async fn system_list_deleted_files(&self, before: Timestamp, limit: usize) -> Result<Vec<Doomed>> {
@@ -74,17 +81,29 @@ fn read_doomed(row: &Row<'_>) -> rusqlite::Result<Doomed> {
 
 fn list(db: &Connection, before: Timestamp, limit: usize) -> Result<Vec<Purgeable>> {
     let mut statement = db.prepare_cached(
-        "SELECT workspace_id, id FROM chat_conversations WHERE deleted_at < ?1 ORDER BY deleted_at LIMIT ?2",
+        "SELECT workspace_id, id FROM chat_conversations WHERE deleted_at < ?1 AND purging < 2 \
+         ORDER BY deleted_at LIMIT ?2",
     )?;
-    let rows = statement.query_map(params![before.as_millisecond(), limit as i64], |row| {
-        Ok(Purgeable { workspace: row.get(0)?, conversation: row.get(1)? })
-    })?;
+    let rows = statement.query_map(params![before.as_millisecond(), limit as i64], read_purgeable)?;
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
+fn read_purgeable(row: &Row<'_>) -> rusqlite::Result<Purgeable> {
+    Ok(Purgeable { workspace: row.get(0)?, conversation: row.get(1)? })
+}
+
+fn list_unmade(db: &Connection, before: Timestamp, limit: usize) -> Result<Vec<Purgeable>> {
+    let mut statement = db.prepare_cached(UNMADE_BEFORE)?;
+    let rows = statement.query_map(params![before.as_millisecond(), limit as i64], read_purgeable)?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
+const UNMADE_BEFORE: &str = "SELECT workspace_id, id FROM chat_conversations \
+     WHERE deleted_at < ?1 AND purging >= 2 ORDER BY deleted_at LIMIT ?2";
+
 fn begin(db: &Connection, of: &Purgeable) -> Result<Vec<Doomed>> {
     let marked = db.execute(
-        "UPDATE chat_conversations SET purging = 1 \
+        "UPDATE chat_conversations SET purging = CASE WHEN purging < 2 THEN 1 ELSE 3 END \
          WHERE workspace_id = ?1 AND id = ?2 AND deleted_at IS NOT NULL",
         params![of.workspace, of.conversation],
     )?;
@@ -101,34 +120,6 @@ fn files_of(db: &Connection, of: &Purgeable) -> Result<Vec<Doomed>> {
     )?;
     let rows = statement.query_map(params![of.workspace, of.conversation], read_doomed)?;
     Ok(rows.collect::<rusqlite::Result<_>>()?)
-}
-
-fn purge(db: &Connection, of: &Purgeable) -> Result<()> {
-    let ids = params![of.workspace, of.conversation];
-    let pk: i64 = db
-        .query_row(
-            "SELECT pk FROM chat_conversations WHERE workspace_id = ?1 AND id = ?2 AND purging = 1",
-            ids,
-            |row| row.get(0),
-        )
-        .optional()?
-        .ok_or(StoreError::NotFound)?;
-    let runs = "SELECT id FROM runs WHERE workspace_id = ?1 AND conversation_id = ?2";
-    for table in ["run_events", "run_traces", "approvals", "idempotency_keys"] {
-        db.execute(&format!("DELETE FROM {table} WHERE workspace_id = ?1 AND run_id IN ({runs})"), ids)?;
-    }
-    db.execute(
-        "DELETE FROM message_search WHERE rowid IN ( \
-             SELECT pk FROM messages WHERE workspace_id = ?1 AND conversation_id = ?2)",
-        ids,
-    )?;
-    for table in ["runs", "files INDEXED BY idx_files_bag", "messages", "branches"] {
-        let text = format!("DELETE FROM {table} WHERE workspace_id = ?1 AND conversation_id = ?2");
-        db.execute(&text, ids)?;
-    }
-    db.execute("DELETE FROM title_search WHERE rowid = ?1", [pk])?;
-    db.execute("DELETE FROM chat_conversations WHERE pk = ?1", [pk])?;
-    Ok(())
 }
 
 fn list_stale(db: &Connection, before: Timestamp, limit: usize) -> Result<Vec<Doomed>> {
@@ -172,11 +163,16 @@ fn purge_removed(db: &Connection, workspace: Uuid, limit: usize) -> Result<Optio
         return Err(StoreError::NotFound);
     }
     let part = params![workspace, limit as i64];
-    let runs = "SELECT id FROM runs WHERE workspace_id = ?1 ORDER BY id LIMIT ?2";
-    for table in ["run_events", "run_traces", "approvals", "idempotency_keys"] {
-        db.execute(&format!("DELETE FROM {table} WHERE workspace_id = ?1 AND run_id IN ({runs})"), part)?;
+    let mut statement =
+        db.prepare_cached("SELECT id FROM runs WHERE workspace_id = ?1 ORDER BY id LIMIT ?2")?;
+    let runs: Vec<Uuid> = statement.query_map(part, |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
+    let mut room = Room::of_a_part();
+    for run in &runs {
+        if room.is_left() {
+            remove_run(db, (workspace, *run), &mut room)?;
+        }
     }
-    if db.execute(&format!("DELETE FROM runs WHERE workspace_id = ?1 AND id IN ({runs})"), part)? > 0 {
+    if !runs.is_empty() {
         return Ok(Some(Vec::new()));
     }
     let mut statement = db.prepare_cached(
@@ -217,4 +213,16 @@ fn rewrite(db: &Connection) -> Result<()> {
     rewritten?;
     let busy: bool = db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))?;
     if busy { Err(StoreError::Unavailable("a long read keeps the log of writes".into())) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sqlite::open::plan;
+
+    #[test]
+    fn forks_that_never_became_whole_are_found_among_all_that_is_deleted() {
+        let plan = plan(UNMADE_BEFORE, params![0, 9]);
+        assert!(plan.contains("USING INDEX idx_chat_conversations_unmade (deleted_at<?)"), "{plan}");
+    }
 }

@@ -18,7 +18,8 @@ pub trait Branches: Send + Sync {
     async fn list_fork_files(&self, scope: &Scope, conversation: Uuid, through: Uuid) -> Result<Vec<File>>;
 
     /// A new conversation with the thread up to and including `through`, and copies of these files, whose bytes
-    /// are there: its messages name the copies.
+    /// are there: its messages name the copies. Nobody sees it before it is whole, and nobody else's write waits for all of
+    /// it.
     async fn fork_conversation(
         &self,
         scope: &Scope,

@@ -19,15 +19,18 @@ pub trait Purge: Send + Sync {
     /// Conversations soft-deleted before `before`, oldest first.
     async fn system_list_purgeable(&self, before: Timestamp, limit: usize) -> Result<Vec<Purgeable>>;
 
+    /// Forks that never became whole, begun before `before`, oldest first. Where a fork is one transaction there are none.
+    async fn system_list_unmade_forks(&self, before: Timestamp, limit: usize) -> Result<Vec<Purgeable>>;
+
     /// All files of a conversation.
     async fn system_list_files_of(&self, conversation: &Purgeable) -> Result<Vec<Doomed>>;
 
-    /// Marks a deleted conversation, which can no longer be restored, and answers its files. `NotFound` when it is
-    /// live or gone.
+    /// Marks a deleted conversation, which can no longer be restored, or a fork that is not whole and no longer becomes
+    /// it, and answers its files. `NotFound` when it is live or gone.
     async fn system_begin_purge(&self, conversation: &Purgeable) -> Result<Vec<Doomed>>;
 
     /// Removes a marked conversation and every row that belongs to it, its words in the search index too. Its files'
-    /// bytes are gone already.
+    /// bytes are gone already. Broken off in between, it can be asked for again. Nobody else's write waits for all of it.
     async fn system_purge(&self, conversation: &Purgeable) -> Result<()>;
 
     /// Files soft-deleted before `before` in conversations that live, and in workspaces.

@@ -3,22 +3,27 @@
 use std::sync::Arc;
 
 use domain::file::{Bag, File};
-use domain::message::{Block, NewMessage};
+use domain::message::{Block, MessageRole, NewMessage};
 use domain::run::StartTurn;
 use domain::scope::Scope;
-use store::files::Fork;
+use domain::time::from_ms;
+use store::bag::sweep_forks;
+use store::blobs::Blobs;
+use store::files::{Fork, Purgeable};
 use store::turns::Settlement;
 use uuid::Uuid;
 
 use crate::bag::{ROOMY, names};
 use crate::play::{events, turn};
-use crate::setup::{TestStore, fails, member};
+use crate::setup::{Behind, TestStore, fails, member, superuser};
 
 on_both!(
     a_fork_names_copies_of_its_files,
     a_fork_takes_the_files_of_its_thread,
     what_is_deleted_meanwhile_is_left_out,
     only_who_sees_a_thread_forks_its_files,
+    a_long_thread_is_forked_whole,
+    what_is_deleted_while_it_is_forked_is_not_forked,
 );
 
 fn block(file: &File) -> Block {
@@ -169,4 +174,162 @@ async fn only_who_sees_a_thread_forks_its_files(store: TestStore) {
     assert_eq!(fails(missing), "invalid /through");
     store.delete_conversation(&bob, id, None, store.write().now).await.unwrap();
     assert_eq!(fails(store.list_fork_files(&bob, id, through).await), "not found");
+}
+
+/// A thread over two branches, longer than what is copied at once, with files at both of its ends.
+async fn long(store: &TestStore, scope: &Scope) -> (Uuid, Uuid) {
+    let id = store.create(scope, "t").await.id;
+    turn_with_files(store, scope, id, 1).await;
+    let more = async |count: usize| {
+        let now = store.write().now;
+        let message = |n| NewMessage::text(store.new_id(), MessageRole::User, format!("word{n} said"), now);
+        let all: Vec<NewMessage> = (0..count).map(message).collect();
+        store.append_messages(scope, id, &all, now).await.unwrap();
+        all[count / 2].id
+    };
+    let middle = more(250).await;
+    let edit = StartTurn { replace: Some(middle), ..turn(Some(id), "edited") };
+    store.answered(scope, edit, "again").await;
+    more(300).await;
+    let (_, _, through) = turn_with_files(store, scope, id, 2).await;
+    more(50).await;
+    (id, through)
+}
+
+async fn a_long_thread_is_forked_whole(store: TestStore) {
+    let ann = store.workspace("ann").await;
+    let (id, through) = long(&store, &ann).await;
+    let mut texts = store.texts(&ann, id, None).await;
+    texts.truncate(texts.len() - 50);
+    let (copy, files) = fork(&store, &ann, id, through).await;
+    assert_eq!((store.texts(&ann, copy, None).await, files.len()), (texts, 4));
+    let messages = store.thread(&ann, copy, None).await.messages;
+    let named: Vec<_> = messages.iter().map(|message| message.file_attachments.as_str()).collect();
+    for (_, copied) in &files[..] {
+        let named = named.iter().filter(|named| named.contains(&copied.to_string())).count();
+        let bag = store.list_files(&ann, Bag::Conversation(copy), None, 9).await.unwrap();
+        let file = bag.iter().find(|file| file.id == *copied).unwrap();
+        assert_eq!(named, usize::from(file.message.is_some()));
+    }
+    let search = domain::conversation::ConversationSearch {
+        filter: crate::setup::newest().filter,
+        query: domain::search::Query::parse("word299").unwrap(),
+        sort: None,
+        offset: 0,
+        limit: 9,
+        with_context: false,
+    };
+    assert_eq!(store.search_conversations(&ann, &search).await.unwrap().items.len(), 2);
+    assert!(store.system_list_unmade_forks(from_ms(i64::MAX / 2), 9).await.unwrap().is_empty());
+}
+
+async fn what_is_deleted_while_it_is_forked_is_not_forked(store: TestStore) {
+    let ann = store.workspace("ann").await;
+    let (id, through) = long(&store, &ann).await;
+    let forks = async || {
+        let text = "SELECT count(*) FROM chat_conversations WHERE deleted_at IS NULL";
+        store.count(text).await
+    };
+    let made = Fork { id: store.new_id(), files: Vec::new(), now: store.write().now };
+    let mut fork = store.fork_conversation(&ann, id, through, &made);
+    assert!(futures_util::poll!(&mut fork).is_pending());
+    let (deleted, forked) =
+        futures_util::join!(store.delete_conversation(&ann, id, None, store.write().now), fork);
+    deleted.unwrap();
+    // Whichever came first: no fork of what is deleted is only a part of it.
+    match forked {
+        Ok(_) => {
+            assert_eq!(store.texts(&ann, made.id, None).await.len() as i64, made_of(&store, made.id).await);
+        }
+        Err(error) => assert_eq!((crate::setup::kind(&error), forks().await), ("not found".into(), 0)),
+    }
+}
+
+async fn made_of(store: &TestStore, id: Uuid) -> i64 {
+    let id = match &store.behind {
+        Behind::Sqlite(_) => format!("x'{}'", id.simple()),
+        Behind::Postgres(_) => format!("'{id}'"),
+    };
+    store.count(&format!("SELECT message_count FROM chat_conversations WHERE id = {id}")).await
+}
+
+/// The rows of all tables that a fork writes to.
+async fn rows(store: &TestStore) -> Vec<i64> {
+    let mut counts = Vec::new();
+    for table in ["chat_conversations", "messages", "files", "title_search_docsize", "message_search_docsize"]
+    {
+        counts.push(store.count(&format!("SELECT count(*) FROM {table}")).await);
+    }
+    counts
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fork_that_is_broken_off_is_seen_by_nobody_and_swept() {
+    let store = crate::setup::sqlite();
+    let ann = store.workspace("ann").await;
+    let (id, through) = long(&store, &ann).await;
+    let files = store.list_fork_files(&ann, id, through).await.unwrap();
+    let files: Vec<_> = files.iter().map(|file| (file.id, store.new_id())).collect();
+    let before = rows(&store).await;
+    let made = Fork { id: store.new_id(), files, now: store.write().now };
+    {
+        let mut fork = store.fork_conversation(&ann, id, through, &made);
+        // So far, and no further, as when the process dies.
+        while rows(&store).await[1] == before[1] {
+            assert!(futures_util::poll!(&mut fork).is_pending(), "in one piece");
+        }
+    }
+    let there = rows(&store).await;
+    assert!(there[1] - before[1] < 300 && there[0] == before[0] + 1, "{there:?}");
+    let gone = store.get_thread(&ann, made.id, None.into()).await;
+    assert_eq!(fails(gone), "not found");
+    let later = store.write().now;
+    assert_eq!(fails(store.restore_conversation(&ann, made.id, later).await), "not found");
+    let mut trash = crate::setup::newest();
+    trash.filter.deleted = true;
+    assert!(store.list_conversations(&ann, &trash).await.unwrap().items.is_empty());
+    assert_eq!(store.titles(&ann, &crate::setup::newest()).await, ["t"]);
+    assert!(store.system_list_purgeable(later, 9).await.unwrap().is_empty(), "it may be under way");
+    assert!(store.system_list_unmade_forks(made.now, 9).await.unwrap().is_empty());
+    let folder = tempfile::tempdir().unwrap();
+    let blobs = Blobs::folder(folder.path().to_owned()).await.unwrap();
+    assert_eq!(sweep_forks(&*store.store, &blobs, made.now).await.unwrap(), 0);
+    assert_eq!(sweep_forks(&*store.store, &blobs, later).await.unwrap(), 1);
+    assert_eq!(rows(&store).await, before);
+    let again = Fork { files: Vec::new(), ..made };
+    store.fork_conversation(&ann, id, through, &again).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fork_that_was_swept_does_not_come_to_light() {
+    let store = crate::setup::sqlite();
+    let ann = store.workspace("ann").await;
+    let (id, through) = long(&store, &ann).await;
+    let before = rows(&store).await;
+    let made = Fork { id: store.new_id(), files: Vec::new(), now: store.write().now };
+    let mut fork = store.fork_conversation(&ann, id, through, &made);
+    while rows(&store).await[1] == before[1] {
+        assert!(futures_util::poll!(&mut fork).is_pending(), "in one piece");
+    }
+    let of = Purgeable { workspace: ann.workspace, conversation: made.id };
+    store.system_begin_purge(&of).await.unwrap();
+    assert_eq!(fails(fork.await), "unavailable");
+    store.system_purge(&of).await.unwrap();
+    assert_eq!(rows(&store).await, before);
+}
+
+/// A turn's begin and end lock the conversation so.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_postgres_a_fork_and_the_turns_of_its_thread_do_not_wait_for_each_other() {
+    let Some(store) = crate::setup::postgres().await else { return };
+    let Behind::Postgres(database) = &store.behind else { return };
+    let ann = store.workspace("ann").await;
+    let id = store.create(&ann, "t").await.id;
+    let (_, _, through) = turn_with_files(&store, &ann, id, 1).await;
+    let turn = superuser(database).await;
+    turn.batch_execute("BEGIN; SELECT FROM chat_conversations FOR NO KEY UPDATE").await.unwrap();
+    let made = Fork { id: store.new_id(), files: Vec::new(), now: store.write().now };
+    let forked = store.fork_conversation(&ann, id, through, &made);
+    let forked = tokio::time::timeout(std::time::Duration::from_secs(60), forked).await;
+    forked.expect("the fork waits for the turn").unwrap();
 }

@@ -1,10 +1,12 @@
 //! Purge: every row of a conversation goes, and nothing of it is left in the file.
 
 use domain::file::Bag;
-use domain::message::{MessageRole, Window};
+use domain::message::{MessageRole, NewMessage, Window};
 use domain::run::{OnBusy, StartTurn};
 use domain::scope::Scope;
 use domain::time::from_ms;
+use store::bag::{BagError, Purged, purge, sweep_reservations};
+use store::blobs::Blobs;
 use store::files::Purgeable;
 use uuid::Uuid;
 
@@ -19,6 +21,8 @@ on_both!(
     a_run_of_a_purged_conversation_writes_nothing,
     the_store_goes_on_after_it_was_compacted,
     one_of_many_leaves_no_word_and_no_space,
+    a_long_one_that_is_broken_off_is_gone_on_with,
+    bytes_that_cannot_be_removed_hold_up_no_others,
     a_removed_workspace_goes_step_by_step,
 );
 
@@ -223,6 +227,79 @@ async fn one_of_many_leaves_no_word_and_no_space(store: TestStore) {
         assert!(size(&store) < before - 1_500_000, "{before} bytes and then {}", size(&store));
     }
     assert_eq!(store.texts(&ann, other, None).await.len(), 200);
+}
+
+async fn a_long_one_that_is_broken_off_is_gone_on_with(store: TestStore) {
+    let ann = store.workspace("ann").await;
+    full(&store, &ann, "stays").await;
+    let id = full(&store, &ann, "canary").await;
+    let now = store.write().now;
+    let message = |n| NewMessage::text(store.new_id(), MessageRole::User, format!("canary {n}"), now);
+    let all: Vec<NewMessage> = (0..3000).map(message).collect();
+    store.append_messages(&ann, id, &all, now).await.unwrap();
+    let of = delete(&store, &ann, id).await;
+    store.system_begin_purge(&of).await.unwrap();
+    let (all, whole) = (counts(&store, None).await, counts(&store, Some(id)).await);
+    let others: Vec<i64> = all.iter().zip(&whole).map(|(all, own)| all - own).collect();
+    {
+        let mut purge = store.system_purge(&of);
+        while futures_util::poll!(&mut purge).is_pending() && counts(&store, Some(id)).await == whole {}
+    }
+    // One file is purged part by part, so that others write in between; on a server nobody waits for it.
+    let left = counts(&store, Some(id)).await;
+    match &store.behind {
+        Behind::Sqlite(_) => {
+            assert!(left[0] == 1 && left[1] > 1000 && left != whole, "{left:?} of {whole:?}")
+        }
+        Behind::Postgres(_) => assert!(left == whole || left.iter().all(|count| *count == 0), "{left:?}"),
+    }
+    if left[0] == 1 {
+        assert_eq!(fails(store.restore_conversation(&ann, id, store.write().now).await), "not found");
+        let later = from_ms(i64::MAX / 2);
+        assert_eq!(store.system_list_purgeable(later, 9).await.unwrap(), [of]);
+        store.system_begin_purge(&of).await.unwrap();
+        store.system_purge(&of).await.unwrap();
+    }
+    assert_eq!(counts(&store, None).await, others);
+}
+
+/// Puts a folder where the bytes of a key would be: nothing removes that.
+fn stick(folder: &tempfile::TempDir, key: &str) {
+    std::fs::create_dir_all(folder.path().join(key).join("in the way")).unwrap();
+}
+
+async fn bytes_that_cannot_be_removed_hold_up_no_others(store: TestStore) {
+    let folder = tempfile::tempdir().unwrap();
+    let blobs = Blobs::folder(folder.path().to_owned()).await.unwrap();
+    let ann = store.workspace("ann").await;
+    let live = store.create(&ann, "live").await.id;
+    let mut keys = Vec::new();
+    for n in 0..3 {
+        let bag = Bag::Conversation(live);
+        let reserved = store.reserve(&ann, bag, &format!("reserved-{n}")).await.unwrap();
+        let file = store.upload(&ann, bag, &format!("deleted-{n}")).await;
+        store.delete_file(&ann, file.id, store.write().now).await.unwrap();
+        let chat = store.create(&ann, "t").await.id;
+        let in_chat = store.upload(&ann, Bag::Conversation(chat), "f").await;
+        delete(&store, &ann, chat).await;
+        keys.push([reserved.storage_key, file.storage_key, in_chat.storage_key]);
+    }
+    // The oldest of each kind.
+    keys[0].iter().for_each(|key| stick(&folder, key));
+    let later = from_ms(store.write().now.as_millisecond() + 1);
+    for _ in 0..2 {
+        let swept = sweep_reservations(&*store.store, &blobs, later).await;
+        assert!(matches!(swept, Err(BagError::Bytes(_))), "{swept:?}");
+        let purged = purge(&*store.store, &blobs, later, |_| {}).await;
+        assert!(matches!(purged, Err(BagError::Bytes(_))), "{purged:?}");
+        for (at, keys) in keys.iter().enumerate() {
+            assert_eq!(store.system_known_keys(keys).await.unwrap(), [at == 0; 3], "{at}");
+        }
+    }
+    std::fs::remove_dir_all(folder.path()).unwrap();
+    assert_eq!(sweep_reservations(&*store.store, &blobs, later).await.unwrap(), 1);
+    let purged = purge(&*store.store, &blobs, later, |_| {}).await.unwrap();
+    assert_eq!(purged, Purged { workspaces: 0, conversations: 1, files: 2 });
 }
 
 /// The bytes of the store's files; of a server's none.
