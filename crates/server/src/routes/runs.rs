@@ -124,6 +124,10 @@ pub(super) fn after(query: Option<&str>, headers: &HeaderMap) -> Result<i64, Pro
     let number = |text: &str| text.trim().parse::<i64>().ok().filter(|n| *n >= 0);
     let (mut header, mut parameter) = (None, None);
     for value in headers.get_all("last-event-id") {
+        // As an `EventSource` that has seen nothing has it.
+        if value.is_empty() {
+            continue;
+        }
         let seen = value.to_str().ok().and_then(number);
         let bad =
             || Problem::invalid_header("Last-Event-ID", "Last-Event-ID must be the number of an event.");
