@@ -141,19 +141,16 @@ async fn files_of(tx: &Transaction, of: &Purgeable) -> Result<Vec<Doomed>> {
 }
 
 /// The tables with rows of a conversation, in an order that no reference minds.
-const BY_RUN: [&str; 4] = ["run_events", "run_traces", "approvals", KEYS];
+const BY_RUN: [&str; 3] = ["run_events", "run_traces", "approvals"];
 const BY_CONVERSATION: [&str; 6] =
     ["runs", "files", "message_search", "title_search", "messages", "branches"];
 
-/// The tables with rows of a workspace that belong to none of its runs and conversations.
-const BY_WORKSPACE: [&str; 3] = ["agents", "tool_servers", "tool_pins"];
+/// The tables with rows of a workspace that belong to none of its runs and conversations, and the keys of requests: one
+/// that made a purged run is known for its day, so that it makes no other.
+const BY_WORKSPACE: [&str; 4] = ["agents", "tool_servers", "tool_pins", "idempotency_keys"];
 
 /// Rows that are removed at once, not by a purge.
 const KNOWLEDGE: [&str; 5] = ["page_search", "row_search", "pages", "table_rows", "user_tables"];
-
-const KEYS: &str = "idempotency_keys";
-/// The key of a run is as old as the run: by that it is found.
-const AS_OLD: &str = " AND t.created_at = r.created_at";
 
 async fn purge(tx: &Transaction, of: &Purgeable) -> Result<()> {
     let own = tx.inside("workspace_id");
@@ -165,9 +162,8 @@ async fn purge(tx: &Transaction, of: &Purgeable) -> Result<()> {
     for table in BY_RUN {
         let text = format!(
             "DELETE FROM {table} t USING runs r WHERE {} AND r.conversation_id = $2 \
-             AND t.workspace_id = r.workspace_id AND t.run_id = r.id{}",
-            tx.inside("r.workspace_id"),
-            if table == KEYS { AS_OLD } else { "" }
+             AND t.workspace_id = r.workspace_id AND t.run_id = r.id",
+            tx.inside("r.workspace_id")
         );
         tx.execute(&text, &ids).await?;
     }

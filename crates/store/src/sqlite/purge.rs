@@ -182,7 +182,8 @@ fn purge_removed(db: &Connection, workspace: Uuid, limit: usize) -> Result<Optio
     if !files.is_empty() {
         return Ok(Some(files));
     }
-    for table in ["agents", "tool_servers", "tool_pins"] {
+    // The key of a request that made a purged run is known for its day, so that it makes no other.
+    for table in ["agents", "tool_servers", "tool_pins", "idempotency_keys"] {
         db.execute(&format!("DELETE FROM {table} WHERE workspace_id = ?1"), [workspace])?;
     }
     db.execute("DELETE FROM workspaces WHERE id = ?1", [workspace])?;

@@ -103,7 +103,6 @@ pub(super) fn remove_run(db: &Connection, (workspace, run): (Uuid, Uuid), room: 
     for text in [
         "DELETE FROM run_traces WHERE workspace_id = ?1 AND run_id = ?2",
         "DELETE FROM approvals WHERE workspace_id = ?1 AND run_id = ?2",
-        FORGET_KEY,
         "DELETE FROM runs WHERE workspace_id = ?1 AND id = ?2",
     ] {
         db.prepare_cached(text)?.execute(ids)?;
@@ -111,30 +110,10 @@ pub(super) fn remove_run(db: &Connection, (workspace, run): (Uuid, Uuid), room: 
     Ok(())
 }
 
-/// The key of a run is as old as the run, to the millisecond: by that it is found.
-const FORGET_KEY: &str = "DELETE FROM idempotency_keys INDEXED BY idx_idempotency_keys_created \
-     WHERE workspace_id = ?1 AND run_id = ?2 \
-     AND created_at = (SELECT created_at FROM runs WHERE workspace_id = ?1 AND id = ?2)";
-
 /// Removes a conversation of which nothing is left but its title.
 pub(super) fn purge_rest(db: &Connection, of: &Purgeable) -> Result<()> {
     let pk = marked(db, of)?;
     db.execute("DELETE FROM title_search WHERE rowid = ?1", [pk])?;
     db.execute("DELETE FROM chat_conversations WHERE pk = ?1", [pk])?;
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::sqlite::open::plan;
-
-    #[test]
-    fn the_key_of_a_run_is_found_by_its_time() {
-        let plan = plan(FORGET_KEY, [Uuid::nil(), Uuid::nil()]);
-        assert!(
-            plan.contains("idempotency_keys USING INDEX idx_idempotency_keys_created (created_at=?"),
-            "{plan}"
-        );
-    }
 }

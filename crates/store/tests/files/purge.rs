@@ -8,6 +8,7 @@ use domain::time::from_ms;
 use store::bag::{BagError, Purged, purge, sweep_reservations};
 use store::blobs::Blobs;
 use store::files::Purgeable;
+use store::turns::NewTurn;
 use uuid::Uuid;
 
 use crate::bag::ROOMY;
@@ -27,12 +28,11 @@ on_both!(
 );
 
 /// Where rows of conversations lie, and which of them are the conversation's, whose id stands for `ID`.
-const TABLES: [(&str, &str); 7] = [
+const TABLES: [(&str, &str); 6] = [
     ("chat_conversations", "id = ID"),
     ("messages", "conversation_id = ID"),
     ("runs", "conversation_id = ID"),
     ("run_events", "run_id IN (SELECT id FROM runs WHERE conversation_id = ID)"),
-    ("idempotency_keys", "run_id IN (SELECT id FROM runs WHERE conversation_id = ID)"),
     ("branches", "conversation_id = ID"),
     ("files", "conversation_id = ID"),
 ];
@@ -64,7 +64,7 @@ async fn full(store: &TestStore, scope: &Scope, word: &str) -> Uuid {
     let file = store.upload(scope, bag, &format!("{word}.txt")).await;
     let ask = StartTurn { attachments: Some(vec![file.id]), ..turn(Some(id), &format!("{word} question")) };
     let mut new = store.new_turn(ask);
-    new.idempotency = Some(key(word, 1));
+    new.idempotency = Some(key(&word.to_uppercase(), 1));
     store.begin_turn(scope, &new).await.unwrap();
     let held = store.take_over(scope, id, crate::play::NODE, 30).await.unwrap().unwrap();
     let sent = store.sent_back(scope, bag, &[&format!("{word}-made")]).await;
@@ -120,9 +120,16 @@ async fn a_purge_removes_every_row_of_a_conversation_and_no_other(store: TestSto
         assert_eq!(traces(folder, id.to_string().as_bytes()), 0);
         assert_eq!(traces(folder, id.as_bytes()), 0);
     }
-    // Its key is free again, as if it had never been.
+    // The request that began its first turn is known for its day, and makes no other.
     let mut new = store.new_turn(turn(None, "new"));
-    new.idempotency = Some(key("canary", 2));
+    let known = Some(key("CANARY", 1));
+    new.idempotency = known.clone();
+    assert_eq!(fails(store.begin_turn(&ann, &new).await), "not found");
+    assert_eq!(fails(store.find_repeated(&ann, known.as_ref().unwrap(), store.now()).await), "not found");
+    new.idempotency = Some(key("CANARY", 2));
+    assert_eq!(crate::play::text(&store.begin_turn(&ann, &new).await.unwrap()), "key reused");
+    store.clock.advance_ms(24 * 3600 * 1000);
+    let new = NewTurn { idempotency: known, ..store.new_turn(turn(None, "new")) };
     assert_eq!(crate::play::text(&store.begin_turn(&ann, &new).await.unwrap()), "started");
 }
 
@@ -316,6 +323,9 @@ async fn a_removed_workspace_goes_step_by_step(store: TestStore) {
     let (_, held) = store.executed(&ann, "one").await;
     store.executed(&ann, "two").await;
     let file = store.upload(&ann, Bag::Workspace, "a.txt").await;
+    let new = NewTurn { idempotency: Some(key("k", 1)), ..store.new_turn(turn(Some(id), "go")) };
+    store.begin_turn(&ann, &new).await.unwrap();
+    let keys = async || store.count("SELECT count(*) FROM idempotency_keys").await;
     let step = async |limit| store.system_purge_removed(ann.workspace, limit).await;
     assert_eq!(fails(step(9).await), "not found", "it is live");
     let removed_at = store.write().now;
@@ -329,6 +339,7 @@ async fn a_removed_workspace_goes_step_by_step(store: TestStore) {
     store.system_purge(&of).await.unwrap();
 
     let runs = async || store.count("SELECT count(*) FROM runs").await;
+    assert_eq!(keys().await, 1);
     assert_eq!((step(1).await.unwrap().unwrap().len(), runs().await), (0, 2));
     assert_eq!((step(1).await.unwrap().unwrap().len(), runs().await), (0, 1));
     // What was still under way writes nothing any more.
@@ -336,7 +347,7 @@ async fn a_removed_workspace_goes_step_by_step(store: TestStore) {
     let files = step(1).await.unwrap().unwrap();
     assert_eq!(files.iter().map(|doomed| doomed.id).collect::<Vec<_>>(), [file.id]);
     store.system_forget_files(ann.workspace, &[file.id]).await.unwrap();
-    assert_eq!(step(1).await.unwrap(), None);
+    assert_eq!((step(1).await.unwrap(), keys().await), (None, 0));
     assert_eq!(fails(step(1).await), "not found", "it is gone");
     assert!(store.system_list_removed(later).await.unwrap().is_empty());
     assert_eq!(store.count("SELECT count(*) FROM workspaces").await, 1);

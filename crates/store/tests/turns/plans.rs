@@ -3,12 +3,10 @@
 use domain::message::Window;
 use domain::scope::Scope;
 use store::ThreadRead;
-use store::files::Purgeable;
-use store::turns::NewTurn;
 use testkit::postgres::TestDatabase;
 use uuid::Uuid;
 
-use crate::play::{events, key, turn};
+use crate::play::{events, turn};
 use crate::setup::{Behind, TestStore, superuser};
 
 /// Rows that indexes and scans came upon, in all tables of this database.
@@ -123,32 +121,6 @@ async fn branches_are_listed_at_the_cost_of_their_number() {
     assert!(listed.iter().all(|branch| branch.head.is_some()));
     let read = close_and_ask(&store, database, OF_THREADS).await;
     assert!(read / EDITS < 10, "{} rows read for each branch", read / EDITS);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_purge_finds_its_keys_among_many() {
-    let Some(store) = crate::setup::postgres().await else { return };
-    let Behind::Postgres(database) = &store.behind else { return };
-    let scope = store.workspace("ann").await;
-    let new = NewTurn { idempotency: Some(key("mine", 1)), ..store.new_turn(turn(None, "first")) };
-    store.begin_turn(&scope, &new).await.unwrap();
-    let others = format!(
-        "INSERT INTO idempotency_keys SELECT '{}', 'ann', 'k' || n, '', gen_random_uuid(), now() + make_interval(secs => n) \
-         FROM generate_series(1, 20000) n; ANALYZE idempotency_keys",
-        scope.workspace
-    );
-    store.behind("", &others).await;
-    store.delete_conversation(&scope, new.conversation, None, store.write().now).await.unwrap();
-    let of = Purgeable { workspace: scope.workspace, conversation: new.conversation };
-    store.system_begin_purge(&of).await.unwrap();
-    let text = "SELECT (coalesce(sum(idx_tup_read), 0) + (SELECT seq_tup_read FROM pg_stat_user_tables \
-        WHERE relname = 'idempotency_keys'))::bigint FROM pg_stat_user_indexes WHERE relname = 'idempotency_keys'";
-    store.system_purge(&of).await.unwrap();
-    let read = close_and_ask(&store, database, text).await;
-    assert!(read < 100, "{read} rows read");
-    let left =
-        superuser(database).await.query_one("SELECT count(*) FROM idempotency_keys", &[]).await.unwrap();
-    assert_eq!(left.get::<_, i64>(0), 20_000);
 }
 
 /// Each connection tells what it read when it goes.
