@@ -212,6 +212,7 @@ impl From<StoreError> for Problem {
             error @ (StoreError::NewerSchema { .. }
             | StoreError::Internal(_)
             | StoreError::Lost
+            | StoreError::Behind { .. }
             | StoreError::FilesWaiting
             | StoreError::MoreUsed(_)) => {
                 tracing::error!(%error, "the store failed");

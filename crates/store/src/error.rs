@@ -33,6 +33,10 @@ pub enum StoreError {
     /// The run is no longer this writer's: it was settled or taken over. Nothing was written.
     #[error("the run is held by another writer")]
     Lost,
+    /// The run is this writer's, but its log ends with this entry, before what was to follow: the database crashed and lost
+    /// what came after. Nothing was written.
+    #[error("the log of the run ends with entry {last_entry}: the database has lost what came after")]
+    Behind { last_entry: i64 },
     /// A request that names something which does not fit, such as a message that is not in the thread.
     #[error("{detail}")]
     Invalid { input: &'static str, detail: &'static str },

@@ -123,6 +123,18 @@ pub struct Batch {
     pub entries: Arc<str>,
 }
 
+impl Batch {
+    /// Why it was refused, of a log that is its writer's and ends with this entry and this event.
+    pub(crate) fn misplaced(&self, (last_entry, last_seq): (i64, i64)) -> StoreError {
+        let before = (self.first_entry - 1, self.first_seq - 1);
+        // Or where it should: then it did not when the batch was refused.
+        match last_entry < before.0 || (last_entry, last_seq) == before {
+            true => StoreError::Behind { last_entry },
+            false => StoreError::Lost,
+        }
+    }
+}
+
 /// How a run ended, and all that is written with it.
 #[derive(Debug, Clone)]
 pub struct Settlement {
@@ -245,6 +257,8 @@ pub enum News {
     Results(Uuid),
     /// In this workspace somebody may see less than before.
     Rights(Uuid),
+    /// For a while nothing was heard, for whatever reason; a crash of the database is one. Nobody says it.
+    Missed,
 }
 
 /// How long an idempotency key is remembered.

@@ -1,6 +1,7 @@
 //! The real parts and the fakes that tests of several crates share. Only ever a dev-dependency.
 
 pub mod agent;
+pub mod cluster;
 pub mod form;
 pub mod gate;
 pub mod hostile;

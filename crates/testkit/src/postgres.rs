@@ -23,14 +23,23 @@ pub struct TestDatabase {
 /// # Panics
 /// Where the database cannot be made, and in CI where there is no PostgreSQL.
 pub async fn database() -> Option<TestDatabase> {
-    let Ok(cluster) = std::env::var(OWNER) else {
-        skip(std::env::var_os("CI").is_some());
+    if !is_there() {
         return None;
-    };
+    }
+    let cluster = std::env::var(OWNER).ok()?;
     match TestDatabase::create(&cluster).await {
         Ok(database) => Some(database),
         Err(error) => stop(&format!("cannot make a test database in {OWNER}={cluster}: {error:#}")),
     }
+}
+
+/// Whether the tests run with a PostgreSQL; says it where they do not.
+pub(crate) fn is_there() -> bool {
+    let there = std::env::var_os(OWNER).is_some();
+    if !there {
+        skip(std::env::var_os("CI").is_some());
+    }
+    there
 }
 
 impl TestDatabase {
@@ -92,7 +101,7 @@ async fn drop_database(name: &str) -> anyhow::Result<()> {
     execute(&cluster, &format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)")).await
 }
 
-async fn execute(url: &str, sql: &str) -> anyhow::Result<()> {
+pub(crate) async fn execute(url: &str, sql: &str) -> anyhow::Result<()> {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
     tokio::select! {
         done = client.batch_execute(sql) => done.with_context(|| sql.to_owned()),
@@ -103,7 +112,7 @@ async fn execute(url: &str, sql: &str) -> anyhow::Result<()> {
     }
 }
 
-fn address_of(cluster: &str, database: &str) -> anyhow::Result<String> {
+pub(crate) fn address_of(cluster: &str, database: &str) -> anyhow::Result<String> {
     let mut url = Url::parse(cluster).with_context(|| format!("not a postgres:// address: {cluster}"))?;
     url.set_path(database);
     Ok(url.into())
@@ -124,7 +133,7 @@ fn note(line: &str) {
 }
 
 #[expect(clippy::panic, reason = "a test that cannot have its database has failed")]
-fn stop(message: &str) -> ! {
+pub(crate) fn stop(message: &str) -> ! {
     panic!("{message}")
 }
 

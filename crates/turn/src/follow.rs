@@ -151,6 +151,7 @@ impl Follower {
                     self.asked = false;
                 }
                 self.after = last.seq;
+                self.live.note_sent(last.seq);
                 self.finished |= last.kind == "done";
                 return Ok(Some(events));
             }

@@ -13,6 +13,7 @@ mod live;
 mod log;
 mod model_run;
 mod news;
+mod recent;
 mod sandbox_run;
 mod settle;
 mod start;

@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::{Deref, Range};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::news::{HEARING, INTEREST};
+use crate::recent::Recent;
 
 /// One event as every wire starts from it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -105,6 +106,10 @@ pub(crate) struct LiveRun {
     kept: AtomicBool,
     /// Until when another node wants to be told of movements.
     interest: Mutex<Option<Instant>>,
+    /// What was stored of it lately.
+    recent: Mutex<Recent>,
+    /// The newest event that a reader here was given.
+    sent: AtomicI64,
 }
 
 impl LiveRun {
@@ -125,7 +130,24 @@ impl LiveRun {
             hidden: AtomicBool::new(false),
             kept: AtomicBool::new(false),
             interest: Mutex::new(None),
+            recent: Mutex::default(),
+            sent: AtomicI64::new(0),
         }
+    }
+
+    pub(crate) fn recent(&self) -> MutexGuard<'_, Recent> {
+        lock(&self.recent)
+    }
+
+    /// A reader here was given events up to this one.
+    pub(crate) fn note_sent(&self, seq: i64) {
+        self.sent.fetch_max(seq, Ordering::Relaxed);
+    }
+
+    /// The newest entry and event that may be known to anybody, whatever became of them.
+    pub(crate) fn newest(&self) -> (i64, i64) {
+        let (entry, seq) = self.recent().last();
+        (entry, seq.max(self.sent.load(Ordering::Relaxed)))
     }
 
     /// What is published next tells those who wait for it.

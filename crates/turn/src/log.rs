@@ -1,7 +1,7 @@
 //! A run's log while this node writes it: events get their numbers here, are stored, and only then published.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use domain::entry::{Entry, EntryError, Trace, Written, decode, write_event, write_trace};
 use domain::event::{File, Raw, RunEvent};
@@ -17,6 +17,8 @@ use crate::live::{LiveEvent, LiveRun, Piece};
 
 /// How long what a run was given waits for the first of its answer, to be stored with it in one write.
 pub(crate) const OPENING: Duration = Duration::from_millis(5);
+/// What a trace says of an entry that nobody has any more.
+const LOST: &str = "an entry that the database lost in a crash";
 
 pub(crate) struct RunLog {
     turns: Turns,
@@ -78,6 +80,7 @@ impl RunLog {
         (last_entry, last_seq): (i64, i64),
     ) -> Self {
         let (next_entry, next_seq) = (last_entry + 1, last_seq + 1);
+        live.recent().begin(held, (last_entry, last_seq));
         let pending =
             Pending { first_entry: next_entry, first_seq: next_seq, text: Vec::new(), events: Vec::new() };
         Self { turns, held, live, fold, last_line: None, files_logged: false, next_entry, next_seq, pending }
@@ -192,9 +195,8 @@ impl RunLog {
     }
 
     async fn append(&self, batch: &Batch, events: Vec<LiveEvent>) -> Result<(), TurnError> {
-        let store = &self.turns.inner.store;
         point!("append.before");
-        let append = retry(&self.live, || store.append_events(&self.held, batch));
+        let append = self.write(batch);
         trace::span(
             || "turn.append".into(),
             Kind::Internal,
@@ -208,6 +210,38 @@ impl RunLog {
         point!("append.after");
         self.publish(events, false);
         point!("append.published");
+        Ok(())
+    }
+
+    /// A database that lost what came before gets that again first.
+    async fn write(&self, batch: &Batch) -> Result<(), TurnError> {
+        let store = &self.turns.inner.store;
+        loop {
+            let asked = Instant::now();
+            match retry(&self.live, || store.append_events(&self.held, batch)).await {
+                Err(TurnError::Store(StoreError::Behind { last_entry })) => {
+                    Box::pin(self.turns.append_again(&self.held, &self.live, last_entry)).await?;
+                }
+                // The embedded store loses nothing while this process lives.
+                Ok(()) if store.is_shared() => {
+                    self.live.recent().note(batch, asked);
+                    return Ok(());
+                }
+                written => return written,
+            }
+        }
+    }
+
+    /// Goes on after what was lost for good: its numbers are not given to other events. For each entry a note stands in
+    /// the trace, so that it has no gap.
+    pub(crate) fn pass_over(&mut self, ts: i64, (entry, seq): (i64, i64)) -> Result<(), TurnError> {
+        let lost = seq - self.next_seq + 1;
+        // No event's number is above its entry's.
+        let entry = entry.max(self.next_entry - 1 + lost);
+        while self.next_entry <= entry {
+            self.trace(ts, &Trace::Note { text: LOST.into() })?;
+        }
+        self.next_seq += lost.max(0);
         Ok(())
     }
 
@@ -233,10 +267,10 @@ impl RunLog {
 
     /// The last batch, for the settlement that stores it.
     pub(crate) fn last_batch(&mut self) -> (Batch, Vec<LiveEvent>) {
-        let (first_entry, first_seq) = (self.next_entry, self.next_seq);
+        let Pending { first_entry, first_seq, .. } = self.pending;
         self.take().unwrap_or_else(|| {
             let entries = "".into();
-            let (last_entry, last_seq) = (first_entry - 1, first_seq - 1);
+            let (last_entry, last_seq) = (self.next_entry - 1, self.next_seq - 1);
             (Batch { first_entry, last_entry, first_seq, last_seq, entries }, Vec::new())
         })
     }

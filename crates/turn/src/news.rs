@@ -81,6 +81,10 @@ impl Turns {
                 self.inner.live.note_results(run);
             }
             News::Rights(workspace) => self.inner.live.rights.note(workspace),
+            News::Missed => {
+                let turns = self.clone();
+                self.inner.tasks.spawn(async move { turns.mend_logs().await });
+            }
         }
     }
 

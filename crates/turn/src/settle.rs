@@ -233,7 +233,16 @@ impl Turns {
             now,
         };
         point!("settle.before");
-        let settle = retry(live, || inner.store.settle_turn(&log.held, &settlement));
+        let settle = async {
+            loop {
+                match retry(live, || inner.store.settle_turn(&log.held, &settlement)).await {
+                    Err(TurnError::Store(StoreError::Behind { last_entry })) => {
+                        self.append_again(&log.held, live, last_entry).await?;
+                    }
+                    settled => return settled,
+                }
+            }
+        };
         let settled = trace::span(
             || "turn.settle".into(),
             Kind::Internal,
@@ -276,7 +285,12 @@ impl Turns {
     /// Ends a left run, again and again until it is done, or another's: as long as this node has the run, nobody else
     /// ends it.
     pub(crate) async fn settle_left(&self, held: Held, ending: Ending) {
-        while self.try_settle_left(held, ending.clone()).await.is_err() {
+        let live = self.inner.live.run(held.lease.run);
+        self.keep_settling_left(held, ending, &live).await;
+    }
+
+    async fn keep_settling_left(&self, held: Held, ending: Ending, live: &Arc<LiveRun>) {
+        while self.try_settle_left(held, ending.clone(), live).await.is_err() {
             tokio::select! {
                 () = tokio::time::sleep(AGAIN) => {}
                 () = self.inner.draining.cancelled() => return,
@@ -286,19 +300,25 @@ impl Turns {
 
     /// As `settle_left`, for who cannot wait: what fails now is tried again in the background.
     pub(crate) async fn settle_left_or_later(&self, held: Held, ending: Ending) -> Result<(), TurnError> {
-        let tried = self.try_settle_left(held, ending.clone()).await;
+        let live = self.inner.live.run(held.lease.run);
+        let tried = self.try_settle_left(held, ending.clone(), &live).await;
         if tried.is_err() {
             let turns = self.clone();
             self.inner.tasks.spawn(async move {
                 tokio::time::sleep(AGAIN).await;
-                turns.settle_left(held, ending).await;
+                turns.keep_settling_left(held, ending, &live).await;
             });
         }
         tried
     }
 
-    async fn try_settle_left(&self, held: Held, ending: Ending) -> Result<(), TurnError> {
-        match self.settle_stored(&held, ending).await {
+    async fn try_settle_left(
+        &self,
+        held: Held,
+        ending: Ending,
+        live: &Arc<LiveRun>,
+    ) -> Result<(), TurnError> {
+        match self.settle_stored(&held, ending, live).await {
             Err(TurnError::Store(StoreError::Lost)) => Ok(()),
             settled => settled.inspect_err(|error| {
                 tracing::warn!(run = %held.lease.run, %error, "a left run could not be settled; trying again");
@@ -307,12 +327,11 @@ impl Turns {
     }
 
     /// Ends a run that its node left, with all that is in its log.
-    async fn settle_stored(&self, held: &Held, ending: Ending) -> Result<(), TurnError> {
-        let live = self.inner.live.run(held.lease.run);
-        let settled = match self.stored_log(*held, &live).await {
+    async fn settle_stored(&self, held: &Held, ending: Ending, live: &Arc<LiveRun>) -> Result<(), TurnError> {
+        let settled = match self.stored_log(*held, live).await {
             Ok(Stored { run, log, sent }) => {
                 let ending = ending.left(run.usage, sent.as_ref());
-                self.settle(log, &run, ending, &live).await.map(|_| ())
+                self.settle(log, &run, ending, live).await.map(|_| ())
             }
             Err(error) => Err(error),
         };
@@ -320,13 +339,21 @@ impl Turns {
         settled
     }
 
-    /// A run with its log.
+    /// A run with its log; what the database lost of that is there again as far as it is known here.
     pub(crate) async fn stored_log(&self, held: Held, live: &Arc<LiveRun>) -> Result<Stored, TurnError> {
         let (mut fold, mut last, mut files_logged, mut sent) = (Fold::default(), (0, 0), false, None);
         loop {
             let page = retry(live, || self.inner.store.read_held(&held, last.0, 1 << 20)).await?;
             let Some(newest) = page.last else {
+                let known = live.newest();
+                match self.append_again(&held, live, last.0).await {
+                    Ok(()) if last.0 < known.0 => continue,
+                    // Too much was lost.
+                    Ok(()) | Err(TurnError::Store(StoreError::Behind { .. })) => {}
+                    Err(error) => return Err(error),
+                }
                 let mut log = RunLog::going_on(self.clone(), held, Arc::clone(live), fold, last);
+                log.pass_over(self.now(), known)?;
                 log.files_logged = files_logged;
                 return Ok(Stored { run: page.run, log, sent });
             };

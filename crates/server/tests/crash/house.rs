@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use testkit::cluster::{Cluster, cluster};
 use testkit::gate::Gate;
 use testkit::postgres::{TestDatabase, database};
 use testkit::process::ServerProcess;
@@ -23,13 +24,20 @@ pub const SETTLED: Duration = Duration::from_secs(8 + 7);
 pub struct House {
     data: TempDir,
     database: Option<TestDatabase>,
+    /// In place of `database`.
+    pub cluster: Option<Cluster>,
     pub sandbox: ScriptedSandbox,
 }
 
 impl House {
     pub async fn sqlite(script: Vec<Action>) -> Self {
         let sandbox = ScriptedSandbox::start(script).await.expect("a sandbox");
-        Self { data: tempfile::tempdir().expect("a temporary folder"), database: None, sandbox }
+        Self {
+            data: tempfile::tempdir().expect("a temporary folder"),
+            database: None,
+            cluster: None,
+            sandbox,
+        }
     }
 
     /// `None`, said aloud, where there is no PostgreSQL.
@@ -38,12 +46,18 @@ impl House {
         Some(Self { database, ..Self::sqlite(script).await })
     }
 
+    /// On a PostgreSQL that the test may crash.
+    pub async fn crashing(script: Vec<Action>) -> Option<Self> {
+        let cluster = Some(cluster().await?);
+        Some(Self { cluster, ..Self::sqlite(script).await })
+    }
+
     pub async fn on(postgres: bool, script: Vec<Action>) -> Option<Self> {
         if postgres { Self::postgres(script).await } else { Some(Self::sqlite(script).await) }
     }
 
     pub fn is_postgres(&self) -> bool {
-        self.database.is_some()
+        self.url().is_some()
     }
 
     pub async fn try_serve(&self, failpoint: &str) -> anyhow::Result<ServerProcess> {
@@ -56,7 +70,7 @@ impl House {
         failpoint: &str,
         more: &[(&str, &str)],
     ) -> anyhow::Result<ServerProcess> {
-        self.start(self.database.as_ref().map(TestDatabase::url), failpoint, more).await
+        self.start(self.url(), failpoint, more).await
     }
 
     /// A node that reaches its database through a gate.
@@ -82,8 +96,12 @@ impl House {
         client
     }
 
+    fn url(&self) -> Option<&str> {
+        self.cluster.as_ref().map(Cluster::url).or(self.database.as_ref().map(TestDatabase::url))
+    }
+
     fn database_url(&self) -> &str {
-        self.database.as_ref().expect("PostgreSQL").url()
+        self.url().expect("PostgreSQL")
     }
 
     async fn start(

@@ -10,6 +10,7 @@
 )]
 
 mod client;
+mod database;
 mod house;
 mod kills;
 mod late;

@@ -46,6 +46,7 @@ fn payloads(news: &[News]) -> Vec<String> {
             News::Cancelled(run) => ('c', run),
             News::Results(run) => ('r', run),
             News::Rights(workspace) => ('w', workspace),
+            News::Missed => continue,
         };
         let word = format!("{kind}{}", run.simple());
         match payloads.last_mut() {
@@ -80,7 +81,8 @@ pub(super) fn listen(config: &Config) -> BoxStream<'static, News> {
     let mut config = config.clone();
     let (idle, interval, retries) = KEEPALIVE;
     config.keepalives_idle(idle).keepalives_interval(interval).keepalives_retries(retries);
-    let listener = Listener { config, session: None, retry: FIRST_RETRY, heard: VecDeque::new() };
+    let listener =
+        Listener { config, session: None, retry: FIRST_RETRY, missed: false, heard: VecDeque::new() };
     stream::unfold(listener, |mut listener| async move {
         let news = listener.next().await;
         Some((news, listener))
@@ -94,6 +96,8 @@ struct Listener {
     config: Config,
     session: Option<(Client, Messages)>,
     retry: Duration,
+    /// Whether there was a session before.
+    missed: bool,
     heard: VecDeque<News>,
 }
 
@@ -105,7 +109,7 @@ impl Listener {
             }
             if let Err(error) = self.hear().await {
                 tracing::warn!(%error, "other nodes are not heard; their news come with the next look at the table");
-                self.session = None;
+                self.missed |= self.session.take().is_some();
                 tokio::time::sleep(self.retry).await;
                 self.retry = (2 * self.retry).min(LAST_RETRY);
             }
@@ -113,18 +117,17 @@ impl Listener {
     }
 
     async fn hear(&mut self) -> Result<()> {
-        let (_, messages) = match &mut self.session {
-            Some(session) => session,
-            None => {
-                let connected = tokio::time::timeout(CONNECT, self.connect()).await;
-                let session = connected
-                    .unwrap_or_else(|_| Err(StoreError::Unavailable("PostgreSQL: no answer".into())))?;
-                self.retry = FIRST_RETRY;
-                self.session.insert(session)
-            }
-        };
-        let message = messages.next().await;
-        self.note(message)
+        if let Some((_, messages)) = &mut self.session {
+            let message = messages.next().await;
+            return self.note(message);
+        }
+        let connected = tokio::time::timeout(CONNECT, self.connect()).await;
+        let session =
+            connected.unwrap_or_else(|_| Err(StoreError::Unavailable("PostgreSQL: no answer".into())))?;
+        self.retry = FIRST_RETRY;
+        self.session = Some(session);
+        self.heard.extend(std::mem::take(&mut self.missed).then_some(News::Missed));
+        Ok(())
     }
 
     fn note(&mut self, message: Option<Result<AsyncMessage, tokio_postgres::Error>>) -> Result<()> {

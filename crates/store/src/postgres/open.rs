@@ -67,7 +67,8 @@ pub(super) async fn open(url: &Secret, connections: usize) -> Result<Opened> {
          SET idle_in_transaction_session_timeout = '{ASLEEP}'; \
          SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
     );
-    // Safe against the death of this process; PostgreSQL's own crash may cost a fraction of a second.
+    // Safe against the death of this process; PostgreSQL's own crash may cost a fraction of a second, which the writers of the
+    // logs append again.
     let for_appends = format!(
         "{on_connect}; SET synchronous_commit = off; SET default_transaction_isolation = 'read committed'; \
          SET default_transaction_read_only = off; SELECT set_config('threadkeep.sees_all', 'on', false)"

@@ -36,7 +36,8 @@ const WRITE: &str = "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE";
 
 /// All workspaces, for the nodes' own work, under a role that sees no more than that needs.
 const SYSTEM: &str = "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE; SET LOCAL ROLE threadkeep_system";
-/// Safe against the death of this process; PostgreSQL's own crash may cost a fraction of a second.
+/// For what may be lost with the last fraction of a second before a crash of PostgreSQL itself: hints, what is only
+/// rearranged, and rows that are counted before they are shown.
 const UNSYNCED: &str = "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE; SET LOCAL synchronous_commit = off";
 
 /// How long readiness waits.

@@ -36,7 +36,7 @@ pub trait Leases: Send + Sync {
     async fn system_announce(&self, news: &[News]) -> Result<()>;
 
     /// What all nodes announce, this one's own news too, from when it is first polled; it reconnects by itself and
-    /// may skip. `None` where there is only one node. Each call makes one connection that listens.
+    /// may skip; `Missed` tells of that. `None` where there is only one node. Each call makes one connection that listens.
     fn system_news(&self) -> Option<BoxStream<'static, News>>;
 
     /// Whether other nodes may take what this one does not renew.

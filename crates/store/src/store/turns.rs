@@ -45,10 +45,12 @@ pub trait Turns: Send + Sync {
 
     /// Appends to the log. `Lost` unless the run is under way with this fence and the numbers go on from
     /// what is stored. The newest batch once more is no loss: its writer may not have heard the answer.
-    /// Survives the death of this process.
+    /// Survives the death of this process. PostgreSQL may lose the last of what it took when it crashes itself, while this
+    /// process lives on: then it is `Behind`, and its writer appends again what is missing. SQLite is this process, so
+    /// there it cannot come to that.
     async fn append_events(&self, held: &Held, batch: &Batch) -> Result<()>;
 
     /// Ends a run: status, assistant message, counters, terminal events and the release, in one transaction.
-    /// `Lost` unless it is under way with this fence.
+    /// `Lost` unless it is under way with this fence, `Behind` as above. Synced.
     async fn settle_turn(&self, held: &Held, settlement: &Settlement) -> Result<Settled>;
 }

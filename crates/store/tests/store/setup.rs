@@ -234,6 +234,7 @@ pub fn kind(error: &StoreError) -> String {
         StoreError::Conflict { code, .. } => format!("conflict {code}"),
         StoreError::Denied(_) => "denied".into(),
         StoreError::Lost => "lost".into(),
+        StoreError::Behind { last_entry } => format!("behind {last_entry}"),
         StoreError::BagFull { .. } => "bag full".into(),
         StoreError::FilesWaiting => "files waiting".into(),
         StoreError::MoreUsed(usage) => {

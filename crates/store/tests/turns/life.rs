@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use domain::conversation::Mode;
-use domain::run::{OnDisconnect, RunStatus, StartTurn, Usage};
+use domain::run::{Lease, OnDisconnect, RunStatus, StartTurn, Usage};
 use store::StoreError;
 use store::turns::{Begun, Held, NewTurn, Settlement};
 use uuid::Uuid;
@@ -19,7 +19,7 @@ on_both!(
     a_later_turn_goes_on_in_its_thread,
     a_turn_notes_what_it_overrides,
     a_wrong_fence_writes_nothing,
-    a_gap_or_an_overlap_in_the_numbers_is_lost,
+    a_gap_in_the_numbers_is_told_from_an_overlap,
     the_newest_batch_may_come_twice_and_is_stored_once,
     a_settled_run_stays_as_it_is,
     a_failed_run_keeps_its_error,
@@ -161,16 +161,22 @@ async fn a_wrong_fence_writes_nothing(store: TestStore) {
     assert_eq!(store.take_over(&ann, id, OTHER, LEASE).await.unwrap(), None);
 }
 
-async fn a_gap_or_an_overlap_in_the_numbers_is_lost(store: TestStore) {
+async fn a_gap_in_the_numbers_is_told_from_an_overlap(store: TestStore) {
     let ann = store.workspace("ann").await;
     let (run, held) = store.started(&ann, turn(None, "one")).await;
     store.append_events(&held, &events(2, 4)).await.unwrap();
     let mut other_seq = events(5, 5);
     (other_seq.first_seq, other_seq.last_seq) = (6, 6);
-    for bad in [events(4, 5), events(6, 6), events(2, 5), events(3, 3), other_seq] {
-        assert_eq!(fails(store.append_events(&held, &bad).await), "lost", "{bad:?}");
-        assert_eq!(fails(store.settle_turn(&held, &store.settlement("no", bad)).await), "lost");
+    let bad =
+        [(events(4, 5), "lost"), (events(6, 6), "behind 4"), (events(2, 5), "lost"), (events(3, 3), "lost")];
+    for (bad, what) in bad.into_iter().chain([(other_seq, "lost")]) {
+        assert_eq!(fails(store.append_events(&held, &bad).await), what, "{bad:?}");
+        assert_eq!(fails(store.settle_turn(&held, &store.settlement("no", bad)).await), what);
     }
+    // Who does not hold it is not told how far it is.
+    let stale = Held { lease: Lease { fence: 2, ..held.lease }, ..held };
+    assert_eq!(fails(store.append_events(&stale, &events(6, 6)).await), "lost");
+    assert_eq!(fails(store.settle_turn(&stale, &store.settlement("no", events(6, 6))).await), "lost");
     let found = store.get_run(&ann, run.id).await.unwrap();
     assert_eq!((found.status, found.last_event), (RunStatus::Running, 4));
     store.append_events(&held, &events(5, 5)).await.unwrap();

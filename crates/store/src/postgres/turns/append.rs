@@ -24,7 +24,7 @@ use crate::turns::{Batch, Held};
 pub(super) async fn append(db: &Database, appends: &Appends, held: &Held, batch: &Batch) -> Result<()> {
     match appends.append(db, held, batch).await? {
         true => Ok(()),
-        false => is_stored(db, held, batch).await?.then_some(()).ok_or(StoreError::Lost),
+        false => why_not_written(db, held, batch).await,
     }
 }
 
@@ -193,13 +193,13 @@ fn abandoned() -> StoreError {
     StoreError::Unavailable("the write was given up half-way".into())
 }
 
-/// Whether this very batch is the newest one: its writer asks again after a connection that broke before the answer.
-async fn is_stored(db: &Database, held: &Held, batch: &Batch) -> Result<bool> {
+/// Of this very batch as the newest one nothing: its writer asks again after a connection that broke before the answer.
+async fn why_not_written(db: &Database, held: &Held, batch: &Batch) -> Result<()> {
     let text = format!(
-        "SELECT 1 FROM runs r JOIN run_events e \
-         ON e.workspace_id = r.workspace_id AND e.run_id = r.id AND e.last_entry = r.last_entry \
-         WHERE {} AND r.id = $2 AND r.fence = $3 AND r.{RUNNING} AND r.last_event = $4 \
-         AND e.first_entry = $5 AND e.last_entry = $6 AND e.entries = $7",
+        "SELECT r.last_entry, r.last_event, e.run_id IS NOT NULL FROM runs r LEFT JOIN run_events e \
+         ON e.workspace_id = r.workspace_id AND e.run_id = r.id AND e.last_entry = r.last_entry AND r.last_event = $4 \
+         AND e.first_entry = $5 AND e.last_entry = $6 AND e.entries = $7 \
+         WHERE {} AND r.id = $2 AND r.fence = $3 AND r.{RUNNING}",
         inside(db.dialect, "r.workspace_id")
     );
     let entries = &*batch.entries;
@@ -214,7 +214,11 @@ async fn is_stored(db: &Database, held: &Held, batch: &Batch) -> Result<bool> {
     ];
     let settings = Settings::workspace(held.workspace).seeing_all();
     let [rows] = db.read(&settings, [Query { text: &text, params }]).await?;
-    Ok(!rows.is_empty())
+    let row = rows.first().ok_or(StoreError::Lost)?;
+    match row.try_get(2)? {
+        true => Ok(()),
+        false => Err(batch.misplaced((row.try_get(0)?, row.try_get(1)?))),
+    }
 }
 
 /// Writes what a log begins with, of a run that the same transaction has started.

@@ -99,12 +99,14 @@ async fn end(tx: &Transaction, held: &Held, settlement: &Settlement) -> Result<(
 
 async fn why_not_ended(tx: &Transaction, held: &Held, settlement: &Settlement) -> Result<StoreError> {
     let text = format!(
-        "SELECT upload_used_at IS NOT NULL, input_tokens, output_tokens FROM runs \
+        "SELECT upload_used_at IS NOT NULL, input_tokens, output_tokens, last_entry, last_event FROM runs \
          WHERE {} AND id = $2 AND fence = $3 AND {RUNNING}",
         tx.inside("workspace_id")
     );
     let row = tx.row(&text, &[&held.workspace, &held.lease.run, &held.lease.fence]).await?;
     let Some(row) = row else { return Ok(StoreError::Lost) };
     let counted = Usage { input_tokens: row.try_get(1)?, output_tokens: row.try_get(2)? };
-    Ok(settlement.hindrance(row.try_get(0)?, counted).unwrap_or(StoreError::Lost))
+    let stored = (row.try_get(3)?, row.try_get(4)?);
+    let hindrance = settlement.hindrance(row.try_get(0)?, counted);
+    Ok(hindrance.unwrap_or_else(|| settlement.batch.misplaced(stored)))
 }

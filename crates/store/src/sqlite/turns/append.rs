@@ -21,7 +21,8 @@ pub(super) fn append(db: &Connection, held: &Held, batch: &Batch) -> Result<()> 
         Some(newest) if newest == (batch.first_entry - 1, batch.first_seq - 1) => insert_row(db, held, batch),
         // Its writer asks again when it did not hear the answer.
         Some(newest) if newest == (batch.last_entry, batch.last_seq) && is_stored(db, held, batch)? => Ok(()),
-        _ => Err(StoreError::Lost),
+        Some(newest) => Err(batch.misplaced(newest)),
+        None => Err(StoreError::Lost),
     }
 }
 

@@ -71,14 +71,18 @@ fn has_queue(db: &Connection, workspace: Uuid, conversation: Uuid) -> Result<boo
 }
 
 fn unsettled(db: &Connection, held: &Held, settlement: &Settlement) -> Result<StoreError> {
-    let text = "SELECT upload_used_at IS NOT NULL, input_tokens, output_tokens FROM runs \
-                WHERE workspace_id = ?1 AND id = ?2 AND fence = ?3 AND status = 'running'";
+    let text = "SELECT upload_used_at IS NOT NULL, input_tokens, output_tokens, e.last_entry, e.last_seq \
+                FROM runs r CROSS JOIN run_events e ON e.workspace_id = r.workspace_id AND e.run_id = r.id \
+                WHERE r.workspace_id = ?1 AND r.id = ?2 AND r.fence = ?3 AND r.status = 'running' \
+                ORDER BY e.last_entry DESC LIMIT 1";
     let Lease { run, fence } = held.lease;
     let found = db.prepare_cached(text)?.query_row(params![held.workspace, run, fence], |row| {
-        Ok((row.get(0)?, Usage { input_tokens: row.get(1)?, output_tokens: row.get(2)? }))
+        let counted = Usage { input_tokens: row.get(1)?, output_tokens: row.get(2)? };
+        Ok((row.get(0)?, counted, (row.get(3)?, row.get(4)?)))
     });
-    let hindrance = found.optional()?.and_then(|(files, counted)| settlement.hindrance(files, counted));
-    Ok(hindrance.unwrap_or(StoreError::Lost))
+    let Some((files, counted, stored)) = found.optional()? else { return Ok(StoreError::Lost) };
+    let hindrance = settlement.hindrance(files, counted);
+    Ok(hindrance.unwrap_or_else(|| settlement.batch.misplaced(stored)))
 }
 
 /// The assistant's message at the end of the run's branch, and the conversation's counters.
