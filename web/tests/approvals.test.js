@@ -84,10 +84,10 @@ test('a refusal tells the model why, and nothing is called', async () => {
 test('stopping a run that waits leaves nothing to decide', async () => {
   const { page, wrong } = await asked();
   await page.getByRole('button', { name: 'Stop' }).click();
-  await page.getByText('Stopped').waitFor();
+  await page.getByText('Stopped', { exact: true }).waitFor();
   assert.equal(await card(page).count(), 0);
   await page.reload();
-  await page.getByText('Stopped').waitFor();
+  await page.getByText('Stopped', { exact: true }).waitFor();
   assert.equal(await card(page).count(), 0);
   assert.deepEqual(wrong, []);
 });

@@ -73,7 +73,7 @@ test('Stop keeps what was written, and Retry answers again', async () => {
   world.sandbox.open('thought');
   await shows(page, 'half an answer');
   await page.getByRole('button', { name: 'Stop' }).click();
-  await page.getByText('Stopped').waitFor();
+  await page.getByText('Stopped', { exact: true }).waitFor();
   assert.match(await lastAnswer(page), /unfinished.*half an answer/s);
   const stopped = await blocks(page);
   await page.reload();
@@ -120,7 +120,7 @@ test('kill -9 in the middle of a stream: the partial answer is kept, and the pag
   await page.locator('[data-offline]').waitFor();
   assert.ok((await lastAnswer(page)).includes('this much was written'));
   await world.server.up();
-  await page.getByText('Interrupted by a restart of the server').waitFor();
+  await page.getByText('Interrupted by a restart of the server', { exact: true }).waitFor();
   await page.locator('[data-offline]').waitFor({ state: 'detached' });
   const kept = await blocks(page);
   assert.ok(kept.at(-1).includes('this much was written'));

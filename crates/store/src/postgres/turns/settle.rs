@@ -51,7 +51,7 @@ async fn end(tx: &Transaction, held: &Held, settlement: &Settlement) -> Result<(
                AND r.last_entry = $13::bigint - 1 AND r.last_event = $14::bigint - 1 \
                AND ($17::boolean OR r.upload_used_at IS NULL) \
                AND r.input_tokens <= $18 AND r.output_tokens <= $19 \
-             RETURNING {columns}, r.branch, r.user_id), \
+             RETURNING {columns}, r.branch), \
          counted AS ({}), \
          logged AS (INSERT INTO run_events (workspace_id, run_id, first_entry, last_entry, last_seq, entries) \
              SELECT r.workspace_id, r.id, $13, $11, $12, $15 FROM ended r WHERE $15::text <> '') \
