@@ -1,6 +1,6 @@
 // How fast the web app is: `npm run bench`, or `make bench ARGS=web` with a release build. A thread of 10,000 messages
 // is opened and scrolled, a history of 3,000 threads is scrolled, typing is watched while 200 events a second stream
-// in, and what a first visit loads is weighed. It fails when a figure is over its limit.
+// in and while a list of thousands does, and what a first visit loads is weighed. It fails when a figure is over its limit.
 import { composer, firstVisit, say, startWorld, visit } from './world.js';
 
 const MESSAGES = 10_000;
@@ -84,6 +84,27 @@ async function type(world, page) {
   told('slowest key until it is drawn', slowest, 'ms');
 }
 
+/** A list is one piece of Markdown, however long: it must not take all of the time to read it again as it grows. */
+async function list(world, page) {
+  await page.goto(world.server.url);
+  const items = (from) => Array.from({ length: 15 }, (_, n) => `- item ${from + n} of **many**\\n`).join('');
+  await say(page, Array.from({ length: 200 }, (_, n) => `say ${items(n * 15)}\nwait 40`).join('\n'));
+  await page.waitForFunction(() => document.querySelector('[data-live]')?.textContent.includes('item 1 '), null, { timeout: 60_000 });
+  const began = Date.now();
+  let slowest = 0;
+  await longest(page, async () => {
+    while (await page.evaluate(() => document.querySelector('[data-live]') !== null)) {
+      const pressed = Date.now();
+      await composer(page).press('x');
+      await frame(page);
+      slowest = Math.max(slowest, Date.now() - pressed);
+    }
+  });
+  const busy = await page.evaluate(() => window.tasks.reduce((sum, ms) => sum + ms, 0));
+  told('share of long tasks while a list of 3,000 comes', Math.round((busy / (Date.now() - began)) * 100), '%', 60);
+  told('slowest key until it is drawn', slowest, 'ms');
+}
+
 const world = await startWorld();
 try {
   await fill(world.server);
@@ -93,6 +114,7 @@ try {
   await open(world, page, data[0].id);
   await scroll(page);
   await type(world, page);
+  await list(world, page);
 } finally {
   await world.stop();
 }

@@ -2,7 +2,7 @@
 // picture is fetched from elsewhere, for its address would carry what the answer knows.
 import type { Element } from 'hast';
 import { Image, Square, SquareCheck } from 'lucide-react';
-import { memo, useId, useMemo } from 'react';
+import { memo, useEffect, useId, useLayoutEffect, useMemo, useRef, useState } from 'react';
 import ReactMarkdown, { defaultUrlTransform, type Components } from 'react-markdown';
 import remend from 'remend';
 import { Guard } from '../ui/guard';
@@ -98,7 +98,33 @@ const Piece = memo(function Piece({ text, prefix }: { text: string; prefix: stri
   );
 });
 
-export function Reader({ text, typing }: { text: string; typing: boolean }) {
+/** How much of the time may go into reading again what grows. */
+const SHARE = 0.3;
+
+/**
+ * What grows, as seldom as reading it is slow: a list or a table of thousands is one piece, and to read it again for every
+ * word that comes would leave no time for anything else.
+ */
+function useBearable(text: string, typing: boolean): string {
+  const [shown, setShown] = useState(text);
+  const free = useRef(0);
+  const began = performance.now();
+  useLayoutEffect(() => {
+    const now = performance.now();
+    free.current = now + (now - began) / SHARE;
+    // Only what was drawn anew tells how long that takes.
+    // oxlint-disable-next-line react-hooks/exhaustive-deps
+  }, [shown]);
+  useEffect(() => {
+    if (!typing || text === shown) return;
+    const timer = setTimeout(() => setShown(text), Math.max(0, free.current - performance.now()));
+    return () => clearTimeout(timer);
+  }, [text, shown, typing]);
+  return typing ? shown : text;
+}
+
+export function Reader({ text: whole, typing }: { text: string; typing: boolean }) {
+  const text = useBearable(whole, typing);
   const prefix = useId();
   const pieces = useMemo(() => cut(text, typing), [text, typing]);
   return pieces.map((piece, at) => (
