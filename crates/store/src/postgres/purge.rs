@@ -196,9 +196,8 @@ async fn purge_removed(tx: &Transaction, workspace: Uuid, limit: usize) -> Resul
         for table in BY_RUN {
             let text = format!(
                 "DELETE FROM {table} t USING runs r WHERE {} AND r.id = ANY($2) \
-                 AND t.workspace_id = r.workspace_id AND t.run_id = r.id{}",
-                tx.inside("r.workspace_id"),
-                if table == KEYS { AS_OLD } else { "" }
+                 AND t.workspace_id = r.workspace_id AND t.run_id = r.id",
+                tx.inside("r.workspace_id")
             );
             tx.execute(&text, &[&workspace, &runs]).await?;
         }
