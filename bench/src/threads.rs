@@ -58,7 +58,7 @@ async fn thread(store: &dyn Store, length: usize, copy: usize) -> anyhow::Result
     store.create_conversation(&admin(), &NewConversation::default(), id, &write).await?;
     let messages: Vec<_> = (0..length).map(|n| corpus::message(&mut random, n, AT_MS, false)).collect();
     for some in messages.chunks(500) {
-        store.append_messages(&admin(), id, some, from_ms(AT_MS)).await?;
+        store.append_messages(&admin(), id, None, some, from_ms(AT_MS)).await?;
     }
     Ok(id)
 }
@@ -120,6 +120,6 @@ async fn append(thread: &Grown, id: Uuid) -> anyhow::Result<()> {
     let number = thread.appended.fetch_add(1, Ordering::Relaxed);
     let at_ms = AT_MS + 1_000_000 + number as i64;
     let message = corpus::message(&mut Random::new(u64::MAX / 2 - number), 1, at_ms, false);
-    thread.store.append_messages(&admin(), id, &[message], from_ms(at_ms)).await?;
+    thread.store.append_messages(&admin(), id, None, &[message], from_ms(at_ms)).await?;
     Ok(())
 }

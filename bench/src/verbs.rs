@@ -105,7 +105,7 @@ async fn run(subject: &Subject<'_>, task: &Task, round: usize) -> anyhow::Result
             let thread = pick(&subject.all, random.below(subject.all.len() as u64) as usize)?;
             let at_ms = 1_790_000_000_000 + number as i64;
             let message = corpus::message(&mut random, 1, at_ms, false);
-            store.append_messages(&admin, thread, &[message], from_ms(at_ms)).await?;
+            store.append_messages(&admin, thread, None, &[message], from_ms(at_ms)).await?;
         }
         Task::Search { words, hits } => {
             let found = store.search_conversations(&admin, &search(words)?).await?;
