@@ -217,6 +217,17 @@ pub struct Branch {
     pub created_at: Timestamp,
 }
 
+/// Where a conversation goes on after one of its messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WayOn {
+    /// The branch that the message was written on.
+    pub branch: Uuid,
+    /// Whether the current branch has the message as well: it goes on there then.
+    pub current: bool,
+    /// What a user said next.
+    pub next: Option<Uuid>,
+}
+
 /// A conversation whose queue can move.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Waiting {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use domain::answer::{replay_events, stored_json};
 use domain::entry::decode;
 use domain::event::{Done, Failed, Finished, RunEvent, Turn};
-use domain::message::{Message, Window};
+use domain::message::Message;
 use domain::run::{Lease, OnDisconnect, Run, RunStatus};
 use domain::scope::Scope;
 use store::turns::{Held, LogPage, News};
@@ -244,19 +244,14 @@ impl Follower {
     async fn answer(&self, run: &Run) -> Result<(Option<Uuid>, Option<Message>), TurnError> {
         let Some(conversation) = run.conversation else { return Ok((None, None)) };
         let (store, scope) = (&self.stream.turns.inner.store, &self.stream.scope);
-        let find = async |branch| -> Result<_, TurnError> {
-            let read = ThreadRead { window: Some(Window::All), branch };
-            let thread = store.get_thread(scope, conversation, read).await?;
-            let found = thread.messages.into_iter().find(|message| Some(message.id) == run.assistant_message);
-            Ok((thread.conversation.first_message, found))
-        };
-        let (first, mut found) = find(None).await?;
-        if found.is_none() && run.assistant_message.is_some() {
-            for branch in store.list_branches(scope, conversation).await? {
-                found = found.or(find(Some(branch.id)).await?.1);
-            }
+        let first =
+            store.get_thread(scope, conversation, ThreadRead::default()).await?.conversation.first_message;
+        let Some(message) = run.assistant_message else { return Ok((first, None)) };
+        match store.get_message(scope, conversation, message).await {
+            Ok(found) => Ok((first, Some(found))),
+            Err(StoreError::NotFound) => Ok((first, None)),
+            Err(error) => Err(error.into()),
         }
-        Ok((first, found))
     }
 
     /// The settled message as events: of a run that never had a log here, because it was imported without or never

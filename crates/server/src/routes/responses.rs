@@ -4,13 +4,13 @@ use axum::extract::{FromRequest, RawQuery, Request, State};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use domain::approval::{Approval, all_undecided};
-use domain::message::{MessageRole, Window};
+use domain::message::Window;
 use domain::run::Run;
 use domain::scope::Scope;
 use domain::wire::{Renderer, Responses};
 use serde_json::{Value, json};
+use store::StoreError;
 use store::turns::{Asking, Idempotency};
-use store::{StoreError, ThreadRead};
 use turn::{Follower, Seen};
 use upstream::trace;
 use uuid::Uuid;
@@ -154,23 +154,13 @@ async fn place(
     };
     let asking = asking(app, scope, previous).await.map_err(|_| missing())?;
     let conversation = asking.run.conversation.ok_or_else(missing)?;
-    let find = async |branch: Option<Uuid>| -> Result<Option<Option<Uuid>>, Problem> {
-        let read = ThreadRead { window: Some(Window::All), branch };
-        let messages = app.store.get_thread(scope, conversation, read).await?.messages;
-        // An answer that is not there yet goes with its question.
-        let known = |id: Option<Uuid>| id.and_then(|id| messages.iter().position(|message| message.id == id));
-        let at = known(asking.run.assistant_message).or_else(|| known(asking.run.message));
-        let next = |at: usize| messages[at + 1..].iter().find(|message| message.role == MessageRole::User);
-        Ok(at.map(|at| next(at).map(|message| message.id)))
-    };
-    if let Some(next) = find(None).await? {
-        return Ok((Some(conversation.to_string()), next));
-    }
-    for branch in app.store.list_branches(scope, conversation).await? {
-        if let Some(next) = find(Some(branch.id)).await? {
-            app.store.select_branch(scope, conversation, branch.id, app.clock.now()).await?;
-            return Ok((Some(conversation.to_string()), next));
+    // An answer that is not there yet goes with its question.
+    for message in [asking.run.assistant_message, asking.run.message].into_iter().flatten() {
+        let Some(on) = app.store.find_way_on(scope, conversation, message).await? else { continue };
+        if !on.current {
+            app.store.select_branch(scope, conversation, on.branch, app.clock.now()).await?;
         }
+        return Ok((Some(conversation.to_string()), on.next));
     }
     Err(missing())
 }

@@ -14,6 +14,7 @@ stories!(
     steps_are_calls_and_sources_are_citations,
     a_stream_goes_on_after_any_frame,
     responses_follow_each_other_and_branch,
+    a_response_goes_on_from_its_own_answer,
     many_items_go_on_with_a_conversation,
     what_was_put_out_is_taken_back_in,
     one_runs_in_the_background_and_is_cancelled,
@@ -230,6 +231,29 @@ async fn responses_follow_each_other_and_branch(backend: Backend) -> Option<()> 
     assert_eq!(asked_with(&own).await, items["data"].as_array().unwrap()[..6]);
     let next = create(&world, ask_for("1", Some(&own["id"]))).await;
     assert_eq!(asked_with(&next).await.len(), 1);
+    Some(())
+}
+
+async fn a_response_goes_on_from_its_own_answer(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let one = create(&world, json!({ "model": "demo/assistant", "input": "think 1 words" })).await;
+    let conversation = uuid(&one["conversation"]["id"], "conv_");
+    let run = world.get(&format!("/v1/runs/{}", uuid(&one["id"], "resp_"))).await.body;
+    // It is answered anew elsewhere, and the other answer is the one that readers see.
+    let again = json!({ "conversation": conversation, "replace": run["message"], "model": "demo/assistant" });
+    let again = ask(post(&world, "/v1/turns", &again)).await;
+    assert_eq!(again.status, 200, "{}", again.text);
+    let path = format!("/v1/chat-conversations/{conversation}/branches");
+    let current = async || {
+        let branches = world.get(&path).await.body["data"].as_array().unwrap().clone();
+        branches.into_iter().find(|branch| branch["current"] == true).unwrap()
+    };
+    assert_ne!(current().await["head"], run["assistant_message"]);
+    let input =
+        json!({ "model": "demo/assistant", "input": "think 2 words", "previous_response_id": one["id"] });
+    create(&world, input).await;
+    assert_eq!(current().await["id"], json!(conversation));
+    assert_eq!(world.thread(&conversation).await.len(), 4);
     Some(())
 }
 

@@ -7,7 +7,7 @@ use domain::scope::Scope;
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use super::segments::{Start, row_of, start};
+use super::segments::{Start, in_segment, line, row_of, start};
 use super::transaction::{Settings, Transaction, inside, transaction};
 use super::{PostgresStore, conversations, fork_files, messages, search};
 use crate::branches::{BranchRow, shared};
@@ -15,7 +15,7 @@ use crate::error::{Result, StoreError};
 use crate::files::Fork;
 use crate::list::Dialect;
 use crate::store::branches::Branches;
-use crate::turns::Branch;
+use crate::turns::{Branch, WayOn};
 
 #[async_trait]
 impl Branches for PostgresStore {
@@ -46,6 +46,15 @@ impl Branches for PostgresStore {
 
     async fn list_branches(&self, scope: &Scope, conversation: Uuid) -> Result<Vec<Branch>> {
         transaction!(self.database, begin_read, Settings::of(scope), |tx| list(tx, scope, conversation))
+    }
+
+    async fn find_way_on(&self, scope: &Scope, conversation: Uuid, message: Uuid) -> Result<Option<WayOn>> {
+        transaction!(self.database, begin_read, Settings::of(scope), |tx| way_on(
+            tx,
+            scope,
+            conversation,
+            message
+        ))
     }
 
     async fn select_branch(
@@ -128,6 +137,33 @@ async fn list(tx: &Transaction, scope: &Scope, conversation: Uuid) -> Result<Vec
     let shared = tx.rows(&text, &[&scope.workspace, &conversation, &branches, &seqs]).await?;
     let all = rows.iter().zip(&found).zip(&shared);
     all.map(|((row, own), shared)| Ok(row.branch(shared.try_get(0)?, own.try_get(6)?))).collect()
+}
+
+async fn way_on(tx: &Transaction, scope: &Scope, conversation: Uuid, message: Uuid) -> Result<Option<WayOn>> {
+    conversations::get(tx, scope, conversation).await?;
+    let Some(Spot { branch, seq, .. }) = place(tx, scope, conversation, message).await? else {
+        return Ok(None);
+    };
+    // What comes after it, on the current branch and on its own.
+    let text = format!(
+        "{} SELECT EXISTS (SELECT 1 FROM line l WHERE l.branch = $4 AND l.through >= $5), \
+             (SELECT w.id FROM line l CROSS JOIN LATERAL ( \
+                 SELECT m.id, m.seq FROM messages m WHERE {segment} AND m.seq > $5 AND m.role = 'user' \
+                 ORDER BY m.seq LIMIT 1) w ORDER BY w.seq LIMIT 1), \
+             (SELECT m.id FROM messages m WHERE {own} AND m.conversation_id = $2 AND m.branch = $4 AND m.seq > $5 \
+              AND m.role = 'user' ORDER BY m.seq LIMIT 1), \
+             coalesce((SELECT f.id FROM branches f WHERE {known} AND f.conversation_id = $2 AND f.branch = $4), $2)",
+        line(tx.dialect, Start::Number, "b.branch > $4::integer"),
+        segment = in_segment(tx.dialect),
+        own = inside(tx.dialect, "m.workspace_id"),
+        known = inside(tx.dialect, "f.workspace_id"),
+    );
+    let current: Option<i32> = None;
+    let row = tx.row(&text, &[&scope.workspace, &conversation, &current, &branch, &seq]).await?;
+    let row = row.ok_or(StoreError::NotFound)?;
+    let current = row.try_get(0)?;
+    let next = if current { row.try_get(1)? } else { row.try_get(2)? };
+    Ok(Some(WayOn { branch: row.try_get(3)?, current, next }))
 }
 
 /// Where a message of the conversation stands, and what is attached to it.

@@ -16,7 +16,7 @@ use crate::branches::{BranchRow, shared};
 use crate::error::{Result, StoreError};
 use crate::files::Fork;
 use crate::store::branches::Branches;
-use crate::turns::Branch;
+use crate::turns::{Branch, WayOn};
 
 #[async_trait]
 impl Branches for SqliteStore {
@@ -38,6 +38,11 @@ impl Branches for SqliteStore {
     async fn list_branches(&self, scope: &Scope, conversation: Uuid) -> Result<Vec<Branch>> {
         let scope = scope.clone();
         self.readers.read(move |db| list(db, &scope, conversation)).await
+    }
+
+    async fn find_way_on(&self, scope: &Scope, conversation: Uuid, message: Uuid) -> Result<Option<WayOn>> {
+        let scope = scope.clone();
+        self.readers.read(move |db| way_on(db, &scope, conversation, message)).await
     }
 
     async fn select_branch(
@@ -138,6 +143,17 @@ pub(super) fn find(db: &Connection, scope: &Scope, conversation: Uuid, id: Uuid)
     .ok_or(StoreError::NotFound)
 }
 
+fn id_of(db: &Connection, scope: &Scope, conversation: Uuid, branch: i64) -> Result<Uuid> {
+    if branch == 0 {
+        return Ok(conversation);
+    }
+    Ok(db
+        .prepare_cached(
+            "SELECT id FROM branches WHERE workspace_id = ?1 AND conversation_id = ?2 AND branch = ?3",
+        )?
+        .query_row(params![scope.workspace, conversation, branch], |row| row.get(0))?)
+}
+
 fn list(db: &Connection, scope: &Scope, conversation: Uuid) -> Result<Vec<Branch>> {
     let (thread, _) = conversations::get(db, scope, conversation)?;
     let current = current(db, scope, conversation)?;
@@ -173,6 +189,34 @@ fn list(db: &Connection, scope: &Scope, conversation: Uuid) -> Result<Vec<Branch
         found.push(fork.branch(shared, own));
     }
     Ok(found)
+}
+
+fn way_on(db: &Connection, scope: &Scope, conversation: Uuid, message: Uuid) -> Result<Option<WayOn>> {
+    conversations::get(db, scope, conversation)?;
+    let Some((branch, seq, _)) = place(db, scope, conversation, message)? else { return Ok(None) };
+    let mut later = Vec::new();
+    let mut segment = segments::newest(db, scope, conversation, current(db, scope, conversation)?)?;
+    while segment.branch > branch
+        && let Some(older) = segment.older(db, scope, conversation)?
+    {
+        later.push(std::mem::replace(&mut segment, older));
+    }
+    let current = segment.holds(branch, seq);
+    if !current {
+        later.clear();
+        segment = segments::newest(db, scope, conversation, branch)?;
+    }
+    let mut said = db.prepare_cached(
+        "SELECT id FROM messages WHERE workspace_id = ?1 AND conversation_id = ?2 AND branch = ?3 AND seq > ?4 \
+         AND seq <= ?5 AND role = 'user' ORDER BY seq LIMIT 1",
+    )?;
+    later.push(segment);
+    let mut next = None;
+    while let (None, Some(Segment { branch, through, .. })) = (next, later.pop()) {
+        let values = params![scope.workspace, conversation, branch, seq, through];
+        next = said.query_row(values, |row| row.get(0)).optional()?;
+    }
+    Ok(Some(WayOn { branch: id_of(db, scope, conversation, branch)?, current, next }))
 }
 
 fn select(

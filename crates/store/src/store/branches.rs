@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::error::Result;
 use crate::files::Fork;
-use crate::turns::Branch;
+use crate::turns::{Branch, WayOn};
 
 #[async_trait]
 pub trait Branches: Send + Sync {
@@ -30,6 +30,10 @@ pub trait Branches: Send + Sync {
 
     /// The cost does not depend on the length of the threads, and grows with the number of branches alone.
     async fn list_branches(&self, scope: &Scope, conversation: Uuid) -> Result<Vec<Branch>>;
+
+    /// How the conversation goes on after a message: on the current branch where that has it, else on the one that it
+    /// was written on. `None` where there is no such message. What lies before it is not read.
+    async fn find_way_on(&self, scope: &Scope, conversation: Uuid, message: Uuid) -> Result<Option<WayOn>>;
 
     /// Makes a branch the one that readers see and turns go on from.
     async fn select_branch(

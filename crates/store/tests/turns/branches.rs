@@ -4,6 +4,7 @@ use domain::message::Window;
 use domain::run::StartTurn;
 use domain::scope::Scope;
 use store::ThreadRead;
+use store::turns::WayOn;
 use uuid::Uuid;
 
 use crate::play::{bare_fork, events, turn};
@@ -14,6 +15,7 @@ on_both!(
     a_new_answer_stands_beside_the_old_one,
     branches_of_branches_keep_what_they_share,
     edits_in_one_place_stand_side_by_side,
+    a_message_says_how_its_thread_goes_on,
     a_selected_branch_is_what_readers_see_and_turns_go_on_from,
     windows_reach_across_branches,
     a_fork_is_a_conversation_of_its_own,
@@ -133,6 +135,36 @@ async fn edits_in_one_place_stand_side_by_side(store: TestStore) {
     assert_eq!(store.count(of_the_first).await, 4, "but for the two answers of b3");
     assert_eq!(store.count("SELECT count(*) FROM branches WHERE parent = 3").await, 2);
     assert_eq!(store.texts(&ann, id, None).await, ["a1", "A1"]);
+}
+
+async fn a_message_says_how_its_thread_goes_on(store: TestStore) {
+    let ann = store.workspace("ann").await;
+    let a = store.answered(&ann, turn(None, "a"), "A").await;
+    let id = a.conversation.unwrap();
+    let b = store.answered(&ann, turn(Some(id), "b"), "B").await;
+    let c = store.answered(&ann, turn(Some(id), "c"), "C").await;
+    let way =
+        async |message: Option<Uuid>| store.find_way_on(&ann, id, message.unwrap()).await.unwrap().unwrap();
+    let on = |branch, current, next| WayOn { branch, current, next };
+    for (message, next) in [(a.message, b.message), (a.assistant_message, b.message), (b.message, c.message)]
+    {
+        assert_eq!(way(message).await, on(id, true, next));
+    }
+    assert_eq!(way(c.message).await, on(id, true, None));
+    // On the current branch b is followed by d now; what was said there before is on the branch it was written on.
+    let d = store.answered(&ann, StartTurn { replace: c.message, ..turn(Some(id), "d") }, "D").await;
+    let side = store.list_branches(&ann, id).await.unwrap()[1].id;
+    let e = store.answered(&ann, turn(Some(id), "e"), "E").await;
+    assert_eq!(way(b.assistant_message).await, on(id, true, d.message));
+    assert_eq!(way(a.assistant_message).await, on(id, true, b.message));
+    assert_eq!(way(d.assistant_message).await, on(side, true, e.message));
+    assert_eq!(way(c.message).await, on(id, false, None));
+    store.select_branch(&ann, id, id, store.write().now).await.unwrap();
+    assert_eq!(way(b.assistant_message).await, on(id, true, c.message));
+    assert_eq!(way(d.assistant_message).await, on(side, false, e.message));
+    assert_eq!(store.find_way_on(&ann, id, store.new_id()).await.unwrap(), None);
+    let bob = member(&ann, "bob");
+    assert_eq!(fails(store.find_way_on(&bob, id, a.message.unwrap()).await), "not found");
 }
 
 async fn a_selected_branch_is_what_readers_see_and_turns_go_on_from(store: TestStore) {
