@@ -184,7 +184,7 @@ async fn long(store: &TestStore, scope: &Scope) -> (Uuid, Uuid) {
         let now = store.write().now;
         let message = |n| NewMessage::text(store.new_id(), MessageRole::User, format!("word{n} said"), now);
         let all: Vec<NewMessage> = (0..count).map(message).collect();
-        store.append_messages(scope, id, &all, now).await.unwrap();
+        store.append_messages(scope, id, None, &all, now).await.unwrap();
         all[count / 2].id
     };
     let middle = more(250).await;

@@ -243,7 +243,7 @@ async fn a_long_one_that_is_broken_off_is_gone_on_with(store: TestStore) {
     let now = store.write().now;
     let message = |n| NewMessage::text(store.new_id(), MessageRole::User, format!("canary {n}"), now);
     let all: Vec<NewMessage> = (0..3000).map(message).collect();
-    store.append_messages(&ann, id, &all, now).await.unwrap();
+    store.append_messages(&ann, id, None, &all, now).await.unwrap();
     let of = delete(&store, &ann, id).await;
     store.system_begin_purge(&of).await.unwrap();
     let (all, whole) = (counts(&store, None).await, counts(&store, Some(id)).await);
