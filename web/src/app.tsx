@@ -3,6 +3,7 @@ import { CircleHelp, MessageSquarePlus, PanelLeftOpen } from 'lucide-react';
 import { lazy, Suspense, useEffect, useEffectEvent, useRef, useState } from 'react';
 import { flushSync } from 'react-dom';
 import { toComposer } from './composer/focus';
+import { takeUp } from './composer/outbox';
 import { Sidebar } from './history/sidebar';
 import { Login, Unreachable } from './login';
 import { go, paths, useRoute } from './router';
@@ -43,6 +44,12 @@ function House({ session }: { session: Session }) {
   const search = useRef<HTMLInputElement>(null);
   const house = useRef<HTMLDivElement>(null);
   useKeptFocus(house);
+
+  useEffect(() => {
+    const stop = new AbortController();
+    takeUp(stop.signal);
+    return () => stop.abort();
+  }, []);
 
   /** Shows or hides the history; the focus goes from the button that is gone to the one that undoes it. */
   const fold = (next: boolean) => {

@@ -1,10 +1,12 @@
 // Who is here, and in which workspace.
-import { useQuery, useQueryClient } from '@tanstack/react-query';
-import { useCallback, useState } from 'react';
-import { listWorkspaces, whoami } from './client/api';
+import { useQuery, useQueryClient, type QueryClient } from '@tanstack/react-query';
+import { useCallback, useEffect, useState } from 'react';
+import { deleteConversation, listWorkspaces, logOut, whoami } from './client/api';
 import { Failure, setWorkspace } from './client/http';
 import { limits } from './client/upload';
-import { keepChosen } from './composer/drafts';
+import { announce, listen } from './client/windows';
+import { lodgings, pause } from './composer/outbox';
+import { enter, keep, leave, read } from './storage';
 import { forgetThreads } from './thread/threads';
 import type { Whoami, Workspace } from './client/types';
 
@@ -15,27 +17,40 @@ export type Session = {
   choose: (id: string) => void;
 };
 
-const KEY = 'threadkeep.workspace';
-const remembered = () => {
-  try {
-    return localStorage.getItem(KEY);
-  } catch {
-    return null;
-  }
-};
+const KEY = 'workspace';
 
 export type Door = { at: 'loading' } | { at: 'outside' } | { at: 'unreachable' } | { at: 'inside'; session: Session };
 
+/** The one that was chosen, if it is still there. */
+const among = (workspaces: Workspace[]) => workspaces.find((one) => one.id === read(KEY)) ?? workspaces[0] ?? null;
+
+/** Nothing of another user or workspace is shown or sent here. */
+function forget(client: QueryClient): void {
+  pause();
+  client.removeQueries({ predicate: ({ queryKey }) => queryKey[0] !== 'session' });
+  forgetThreads();
+}
+
+/** The way out. Drafts go with it, and where the files of those lie that are no threads. */
+export async function logOutHere({ workspace }: Session): Promise<void> {
+  await Promise.allSettled([...lodgings(workspace?.id ?? null)].map(deleteConversation));
+  await logOut();
+  leave();
+  announce({ session: true });
+  location.assign('/');
+}
+
 export function useSession(): Door {
   const client = useQueryClient();
-  const [chosen, setChosen] = useState(remembered);
+  const [, setChosen] = useState('');
   const { data, error } = useQuery({
     queryKey: ['session'],
     queryFn: async () => {
-      setWorkspace(null);
       const [me, workspaces] = await Promise.all([whoami(), listWorkspaces()]);
       Object.assign(limits, me.limits);
-      setWorkspace((workspaces.find((one) => one.id === remembered()) ?? workspaces[0])?.id ?? null);
+      // A key that acts for a workspace is no user's.
+      if (enter(me.user ?? `key ${me.key}`)) forget(client);
+      setWorkspace(among(workspaces)?.id ?? null);
       return { me, workspaces };
     },
     staleTime: 60_000,
@@ -43,22 +58,24 @@ export function useSession(): Door {
   });
   const choose = useCallback(
     (id: string) => {
-      try {
-        localStorage.setItem(KEY, id);
-      } catch {
-        // It lasts as long as the page.
-      }
+      keep(KEY, id);
+      forget(client);
       setWorkspace(id);
       setChosen(id);
-      // Nothing of the old workspace is shown or chosen in the new one.
-      client.removeQueries({ predicate: ({ queryKey }) => queryKey[0] !== 'session' });
-      forgetThreads();
-      keepChosen(null, null);
     },
+    [client],
+  );
+  // Another window has logged out.
+  useEffect(
+    () =>
+      listen((news) => {
+        if (!news.session) return;
+        leave();
+        void client.resetQueries({ queryKey: ['session'] });
+      }),
     [client],
   );
   if (error instanceof Failure && error.status === 401) return { at: 'outside' };
   if (!data) return error ? { at: 'unreachable' } : { at: 'loading' };
-  const workspace = data.workspaces.find((one) => one.id === chosen) ?? data.workspaces[0] ?? null;
-  return { at: 'inside', session: { ...data, workspace, choose } };
+  return { at: 'inside', session: { ...data, workspace: among(data.workspaces), choose } };
 }

@@ -1,6 +1,7 @@
 // The real binary with a data folder of its own, a scripted sandbox, and Debian's Chromium.
 import assert from 'node:assert/strict';
 import { execFile, spawn } from 'node:child_process';
+import { createHmac } from 'node:crypto';
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -44,6 +45,7 @@ export class Server {
   async up() {
     this.process = spawn(binary, ['serve'], { env: this.environment(), stdio: ['ignore', 'pipe', 'pipe'] });
     this.process.stderr.on('data', (text) => (this.log = (this.log ?? '') + text));
+    if (this.env.THREADKEEP_JWT_SECRET) return eventually(async () => assert.ok((await fetch(`${this.url}/readyz`)).ok));
     let printed = '';
     this.login = await new Promise((resolve, reject) => {
       this.process.stdout.on('data', (text) => {
@@ -56,6 +58,13 @@ export class Server {
       this.process.on('exit', (code) => reject(new Error(`the server ended with ${code}: ${this.log}`)));
     });
     if (this.login) this.key = readFileSync(join(this.data, 'local.key'), 'utf8').trim();
+  }
+
+  /** What a user of a server with JWT logs in with. */
+  token(sub) {
+    const part = (value) => Buffer.from(JSON.stringify(value)).toString('base64url');
+    const signed = `${part({ alg: 'HS256', typ: 'JWT' })}.${part({ sub, org_id: 'acme', exp: Math.floor(Date.now() / 1000) + 3600 })}`;
+    return `${signed}.${createHmac('sha256', this.env.THREADKEEP_JWT_SECRET).update(signed).digest('base64url')}`;
   }
 
   /** kill -9, and gone. */
@@ -123,7 +132,7 @@ export async function startWorld({ models = false, env: more = {} } = {}) {
   return { sandbox, provider, server, browser, stop };
 }
 
-/** A browser of its own, logged in, where tokens are checked with `token`. What goes wrong in its pages fails the test that opened it. */
+/** A browser of its own: logged in, where tokens are checked with `token`, else before the door. What goes wrong in its pages fails the test that opened it. */
 export async function visit(world, { token = null, ...options } = {}) {
   const context = await world.browser.newContext({ viewport: { width: 1280, height: 800 }, locale: 'en-GB', ...options });
   (world.contexts ??= []).push(context);
@@ -146,12 +155,12 @@ export async function visit(world, { token = null, ...options } = {}) {
   };
   const first = await context.newPage();
   first.setDefaultTimeout(10_000);
-  await first.goto(token ? world.server.url : world.server.login);
+  await first.goto((token ? null : world.server.login) ?? world.server.url);
   if (token) {
     await first.getByRole('textbox', { name: 'Token' }).fill(token);
     await first.getByRole('button', { name: 'Log in' }).click();
   }
-  await first.getByRole('textbox', { name: 'Message' }).waitFor();
+  await first.getByRole('textbox', { name: token || world.server.login ? 'Message' : 'Token' }).waitFor();
   return { context, page: first, open, wrong, elsewhere };
 }
 

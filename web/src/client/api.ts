@@ -1,5 +1,5 @@
 // The server's endpoints, one function each.
-import { Failure, JSON_API, linked, request, send } from './http';
+import { Failure, JSON_API, linked, request, send, type Options } from './http';
 import { parse } from './json';
 import type {
   ApiKey,
@@ -181,26 +181,26 @@ export const removeAgent = (id: string) => request<void>(`/v1/agents/${id}`, { m
 export const getTrace = (id: string, after?: string) =>
   request<Trace>(`/v1/runs/${id}/trace`, { query: { limit: 100, after } });
 
-export const whoami = () => request<Whoami>('/v1/session');
+export const whoami = () => request<Whoami>('/v1/session', { everywhere: true });
 export const logIn = (token: string) =>
   request<void>('/v1/session', { method: 'POST', headers: { Authorization: `Bearer ${token}` } });
 export const logOut = () => request<void>('/v1/session', { method: 'DELETE' });
 
 /** Every page of a short list. */
-export async function all<T>(path: string): Promise<T[]> {
+export async function all<T>(path: string, options: Options = {}): Promise<T[]> {
   const found: T[] = [];
   let after: string | null | undefined;
   do {
-    const page: Page<T> = await request(path, { query: { limit: 100, after: after ?? undefined } });
+    const page: Page<T> = await request(path, { ...options, query: { limit: 100, after: after ?? undefined } });
     found.push(...page.data);
     after = page.next;
   } while (after);
   return found;
 }
 
-export const listWorkspaces = () => all<Workspace>('/v1/workspaces');
+export const listWorkspaces = () => all<Workspace>('/v1/workspaces', { everywhere: true });
 export const createWorkspace = (name: string) =>
-  request<Workspace>('/v1/workspaces', { method: 'POST', body: { name } });
+  request<Workspace>('/v1/workspaces', { method: 'POST', body: { name }, everywhere: true });
 /** With its model, which lists leave out. */
 export const getWorkspace = (id: string) => request<Workspace>(`/v1/workspaces/${id}`);
 export const updateWorkspace = (id: string, change: { name: string; default_visibility: string; model: string | null }) =>

@@ -47,6 +47,8 @@ export type Options = {
   /** Goes out even when the page is being left. */
   keepalive?: boolean;
   query?: Record<string, string | number | undefined>;
+  /** It is about no workspace, whichever the page is in. */
+  everywhere?: boolean;
 };
 
 export function address(path: string, query: Options['query'] = {}): string {
@@ -64,10 +66,10 @@ export const shared = (): Record<string, string> => (workspace ? { 'Threadkeep-W
 
 /** A response with a 2xx or 304 status; anything else is thrown. */
 export async function send(path: string, options: Options = {}): Promise<Response> {
-  const { method = 'GET', body, raw, type = 'application/json', headers = {}, signal, keepalive = false, query } = options;
+  const { method = 'GET', body, raw, type = 'application/json', headers = {}, signal, keepalive = false, query, everywhere = false } = options;
   const init: RequestInit = {
     method,
-    headers: { ...shared(), ...(body === undefined && raw === undefined ? {} : { 'Content-Type': type }), ...headers },
+    headers: { ...(everywhere ? {} : shared()), ...(body === undefined && raw === undefined ? {} : { 'Content-Type': type }), ...headers },
     credentials: 'same-origin',
     cache: 'no-store',
     keepalive,

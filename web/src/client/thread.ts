@@ -4,7 +4,7 @@
 import * as api from './api';
 import { branchWith, siblings, type Siblings, type Threads } from './branches';
 import { wait } from './follow';
-import { Failure } from './http';
+import { Failure, inWorkspace } from './http';
 import { LiveRun, type Ended, type LiveView } from './live';
 import { announce, listen } from './windows';
 import type { Attachment, Branch, Conversation, Message, Mode, Queued, Run, TurnRequest } from './types';
@@ -28,8 +28,18 @@ export type ThreadState = {
   unreachable: boolean;
 };
 
-/** `conversation` is one without a message, where the attachments of a new thread lie. */
-export type Draft = { text: string; mode?: Mode; attachments?: Attachment[]; conversation?: string; model?: string; agent?: string };
+/** `conversation` is one without a message, where the attachments of a new thread lie; `forget` is what it is no longer to remember. */
+export type Said = { text: string; mode?: Mode; attachments?: Attachment[]; conversation?: string; model?: string; agent?: string; forget?: Record<string, null> };
+
+/** All that it takes to send a turn, and to send it again: with one key the server has it once. */
+export type Turn = { key: string; body: TurnRequest; attachments: Attachment[]; forget: Record<string, null>; waits: boolean };
+
+/** Why a turn is no longer being sent: it was taken back, or the page has left its workspace. */
+export class Unsent extends Error {
+  constructor(readonly back: boolean) {
+    super('It was not sent.');
+  }
+}
 
 const WINDOW = 60;
 /** How much of a branch is laid beside the others. */
@@ -66,8 +76,10 @@ export class Thread {
   private refreshing: Promise<void> | null = null;
   private older: Promise<void> | null = null;
   private stale = false;
+  private delivering: AbortController | null = null;
   /** Done when the turn that is being sent is accepted or refused. */
   sent: Promise<void> = Promise.resolve();
+  readonly workspace = inWorkspace();
 
   constructor(
     id: string | null,
@@ -208,6 +220,7 @@ export class Thread {
   }
 
   private attach(run: string, message: string | null, first?: Response): void {
+    this.live?.stop();
     this.live = new LiveRun(
       run,
       message,
@@ -314,8 +327,8 @@ export class Thread {
     return this.live !== null || this.state.sending !== null || this.state.queue.length > 0;
   }
 
-  /** Says something: at once, or after what is under way. */
-  async send({ text, attachments = [], conversation, ...more }: Draft): Promise<void> {
+  /** Something said: at once, or after what is under way. */
+  say({ text, attachments = [], conversation, forget = {}, ...more }: Said): Turn {
     const { id } = this.state;
     const into = id ?? conversation;
     const body: TurnRequest = {
@@ -324,78 +337,115 @@ export class Thread {
       ...(attachments.length ? { attachments: attachments.map((file) => file.fileId) } : {}),
       ...more,
     };
-    if (id && this.busy) return this.enqueue(body);
-    try {
-      await this.begin(body, { text, attachments, waiting: false, again: false }, this.state.messages);
-    } catch (error) {
-      // Another window was quicker.
-      if (!(error instanceof Failure && error.code === 'conversation_busy')) throw error;
-      await this.enqueue(body);
-    }
+    return { key: crypto.randomUUID(), body, attachments, forget, waits: id !== null && this.busy };
   }
 
-  private async enqueue(body: TurnRequest): Promise<void> {
-    await api.enqueueTurn(body, crypto.randomUUID());
-    this.etag = null;
-    this.set({ queue: await api.listQueue(this.state.id as string) });
-    this.tell();
-    void this.refresh();
+  /** A message of the user's in other words: the thread goes on from there, what was there stays on its branch. */
+  edit(message: Message, text: string): Turn {
+    return this.instead(message, { message: text }, message.attachments);
   }
 
-  /** Changes a message of the user's: the thread goes on from there, what was there stays on its branch. */
-  edit(message: Message, text: string): Promise<void> {
-    const at = this.state.messages.findIndex((other) => other.id === message.id);
-    const body = { conversation: this.state.id as string, replace: message.id, message: text };
-    const sending = { text, attachments: message.attachments, waiting: false, again: false };
-    return this.begin(body, sending, this.state.messages.slice(0, at));
+  /** A message of the user's, to be answered again. */
+  regenerate(message: Message): Turn {
+    return this.instead(message, {}, []);
   }
 
-  /** Answers a message of the user's again. */
-  regenerate(message: Message): Promise<void> {
-    const at = this.state.messages.findIndex((other) => other.id === message.id);
-    const body = { conversation: this.state.id as string, replace: message.id };
-    const sending = { text: '', attachments: [], waiting: false, again: true };
-    return this.begin(body, sending, this.state.messages.slice(0, at + 1));
+  private instead(message: Message, by: Partial<TurnRequest>, attachments: Attachment[]): Turn {
+    const body = { conversation: this.state.id as string, replace: message.id, ...by };
+    return { key: crypto.randomUUID(), body, attachments, forget: {}, waits: false };
   }
 
-  private begin(body: TurnRequest, sending: Sending, before: Message[]): Promise<void> {
-    const work = this.beginTurn(body, sending, before);
+  /** Sends a turn until the server has it or refuses it. */
+  deliver(turn: Turn): Promise<void> {
+    const work = this.deliverTurn(turn);
     this.sent = work.catch(() => undefined);
     return work;
   }
 
-  private async beginTurn(body: TurnRequest, sending: Sending, before: Message[]): Promise<void> {
+  private async deliverTurn(turn: Turn): Promise<void> {
+    const stop = new AbortController();
+    this.delivering = stop;
+    try {
+      if (this.state.phase === 'loading') await this.loaded(stop.signal);
+      if (turn.waits) return await this.enqueue(turn);
+      await this.begin(turn, stop.signal);
+    } catch (error) {
+      // Another window was quicker.
+      if (!(error instanceof Failure && error.code === 'conversation_busy' && !turn.body.replace)) throw error;
+      await this.enqueue(turn);
+    } finally {
+      if (this.delivering === stop) this.delivering = null;
+    }
+  }
+
+  private async loaded(signal: AbortSignal): Promise<void> {
+    for (;;) {
+      await this.refresh();
+      if (this.state.phase !== 'loading') return;
+      await wait(LOOK_MS, signal);
+    }
+  }
+
+  /** The reader does not want it sent any more. */
+  takeBack = (): void => this.delivering?.abort(new Unsent(true));
+
+  /** It is not sent from here any more. */
+  leave(): void {
+    this.delivering?.abort(new Unsent(false));
+  }
+
+  private async enqueue({ key, body, forget }: Turn): Promise<void> {
+    const id = this.state.id as string;
+    await this.forget(forget);
+    await api.enqueueTurn(body, `${key}-waits`);
+    this.etag = null;
+    this.set({ queue: await api.listQueue(id) });
+    this.tell();
+    void this.refresh();
+  }
+
+  /** A turn can name another model or agent, but not none. */
+  private async forget(what: Turn['forget']): Promise<void> {
+    if (this.state.id && Object.keys(what).length > 0) await api.updateConversation(this.state.id, what);
+  }
+
+  private async begin(turn: Turn, signal: AbortSignal): Promise<void> {
+    const { message: text, replace } = turn.body;
     const was = this.state.messages;
+    const again = text == null;
+    const at = was.findIndex((other) => other.id === replace);
+    const before = at < 0 ? was : was.slice(0, at + (again ? 1 : 0));
+    const sending = { text: text ?? '', attachments: turn.attachments, waiting: false, again };
     this.set({ sending, messages: before });
     try {
-      const response = await this.accepted(body, sending);
+      const response = await this.accepted(turn, sending, signal);
       const [conversation, run, message] = ['Conversation', 'Run', 'Message'].map((name) =>
         response.headers.get(`Threadkeep-${name}`),
       ) as [string, string, string];
-      const { text, attachments, again } = sending;
-      const blocks = text === '' ? [] : [{ type: 'text' as const, text }];
-      const said: Message = { id: message, role: 'user', blocks, attachments, createdAt: Date.now() };
+      const blocks = sending.text === '' ? [] : [{ type: 'text' as const, text: sending.text }];
+      const said: Message = { id: message, role: 'user', blocks, attachments: turn.attachments, createdAt: Date.now() };
       const created = this.state.id === null;
+      // What is sent again may have been there already.
+      const there = again || before.some((other) => other.id === message);
       this.etag = null;
-      this.set({ id: conversation, phase: 'ready', sending: null, messages: again ? before : [...before, said] });
+      this.set({ id: conversation, phase: 'ready', sending: null, unreachable: false, messages: there ? before : [...before, said] });
       this.attach(run, message, response);
       if (created) this.onCreated(this, conversation);
       this.tell();
     } catch (error) {
-      this.set({ sending: null, messages: was });
+      this.set({ sending: null, unreachable: false, messages: was });
       void this.refresh();
       throw error;
     }
   }
 
-  /** Sends until the server has it: one key, so that it has it once. */
-  private async accepted(body: TurnRequest, sending: Sending): Promise<Response> {
-    const key = crypto.randomUUID();
-    const signal = new AbortController().signal;
+  private async accepted(turn: Turn, sending: Sending, signal: AbortSignal): Promise<Response> {
     for (let pause = 500; ; pause = Math.min(pause * 2, 8_000)) {
       try {
-        return await api.startTurn(body, key, signal);
+        await this.forget(turn.forget);
+        return await api.startTurn(turn.body, turn.key, signal);
       } catch (error) {
+        signal.throwIfAborted();
         const passing = error instanceof Failure && (error.status === 0 || error.status === 503);
         if (!passing) throw error;
         this.set({ sending: { ...sending, waiting: true }, unreachable: true });

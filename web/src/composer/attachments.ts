@@ -1,13 +1,13 @@
 // Files on their way into the next message: checked at once, sent one by one, with progress; each can be taken back.
 import { useCallback, useEffect, useRef, useState } from 'react';
 import { createConversation, deleteConversation, deleteFile, listFiles } from '../client/api';
-import { Failure, inWorkspace } from '../client/http';
+import { Failure } from '../client/http';
 import type { Thread } from '../client/thread';
 import { limits, upload } from '../client/upload';
 import { shownName } from '../files/name';
 import { bytes } from '../ui/bits';
 import { toast } from '../ui/toast';
-import { keepFiles, newIn, onFiles, readFiles, type Lying } from './drafts';
+import { keepFiles, onFiles, placeOf, readFiles, type Lying } from './drafts';
 
 export type Attaching = {
   key: number;
@@ -55,9 +55,7 @@ function useLodging(thread: Thread, kept: Lying[]) {
   }, [thread]);
   /** It is the thread's from now on, or there is another. */
   const hand = useCallback((to: Promise<string> | null = null) => {
-    const was = made.current;
     made.current = to;
-    return was;
   }, []);
   return { find, leave, hand };
 }
@@ -87,8 +85,7 @@ async function lost(files: Lying[]): Promise<Set<string>> {
 }
 
 export function useAttachments(thread: Thread) {
-  const [workspace] = useState(inWorkspace);
-  const place = useCallback(() => thread.get().id ?? newIn(workspace), [thread, workspace]);
+  const place = useCallback(() => placeOf(thread), [thread]);
   const [kept] = useState(() => readFiles(place()));
   const [files, setFiles] = useState(() => kept.map(shown));
   const { find, leave, hand } = useLodging(thread, kept);
@@ -159,7 +156,7 @@ export function useAttachments(thread: Thread) {
       .catch(() => undefined);
   }, [kept, hand, set]);
 
-  // The draft is one for all windows.
+  // The draft is one for all windows, and takes back what did not go.
   useEffect(
     () =>
       onFiles(place, (there) => {
@@ -183,16 +180,12 @@ export function useAttachments(thread: Thread) {
     };
   }, [leave, set]);
 
-  /** Hands the files over, with the conversation that they lie in if it is no thread yet; `back` takes them again. */
-  const take = () => {
-    const taken = now.current;
-    const lodging = hand();
+  /** Hands the files over, with the conversation that they lie in. */
+  const take = (): Lying[] => {
+    const taken = lying(now.current);
+    hand();
     set([]);
-    const back = () => {
-      hand(lodging);
-      set([...taken, ...now.current]);
-    };
-    return { attachments: lying(taken), lodging, back };
+    return taken;
   };
   return { files, add, remove, take };
 }

@@ -1,7 +1,6 @@
 // Where the user writes: text, files, the mode, and Send or Stop.
 import { ArrowUp, Paperclip, Square } from 'lucide-react';
 import { useEffect, useEffectEvent, useRef, useState } from 'react';
-import { updateConversation } from '../client/api';
 import type { Thread, ThreadState } from '../client/thread';
 import type { Mode } from '../client/types';
 import { Spinner } from '../ui/bits';
@@ -10,11 +9,12 @@ import { IconButton } from '../ui/button';
 import { complain } from '../ui/toast';
 import { AttachmentList } from './attachment-list';
 import { obstacle, useAttachments } from './attachments';
-import { keepChosen, keepDraft, readChosen, readDraft, type Chosen } from './drafts';
+import { keepChosen, keepDraft, onPutBack, placeIn, placeOf, readChosen, readDraft, type Chosen } from './drafts';
 import { DropArea } from './drop-area';
 import { toComposer } from './focus';
 import { ModePicker } from './mode';
 import { ModelPicker, type Choice } from './model';
+import { post } from './outbox';
 
 /** Only what was chosen here: the conversation remembers the rest. */
 const named = (choice: Choice | null) => ({
@@ -30,8 +30,8 @@ const unnamed = (choice: Choice | null, was: Choice) => ({
 
 /** `offered` is a text to begin with, each time another object. */
 export function Composer({ thread, state, offered }: { thread: Thread; state: ThreadState; offered: { text: string } | null }) {
-  const [text, setText] = useState(() => readDraft(state.id));
-  const [chosen, setChosen] = useState(() => readChosen(state.id));
+  const [text, setText] = useState(() => readDraft(placeOf(thread)));
+  const [chosen, setChosen] = useState(() => readChosen(placeOf(thread)));
   const field = useRef<HTMLTextAreaElement>(null);
   const picker = useRef<HTMLInputElement>(null);
   const { files, add, remove, take } = useAttachments(thread);
@@ -56,13 +56,13 @@ export function Composer({ thread, state, offered }: { thread: Thread; state: Th
   const write = (next: string) => {
     setEager(false);
     setText(next);
-    keepDraft(thread.get().id, next);
+    keepDraft(placeOf(thread), next);
   };
 
   const choose = (change: Partial<Chosen>) => {
     const next = { ...chosen, ...change };
     setChosen(next);
-    keepChosen(thread.get().id, next);
+    keepChosen(placeOf(thread), next);
   };
 
   const taken = useRef(offered);
@@ -70,35 +70,47 @@ export function Composer({ thread, state, offered }: { thread: Thread; state: Th
     if (!offered || taken.current === offered) return;
     taken.current = offered;
     setText(offered.text);
-    keepDraft(thread.get().id, offered.text);
+    keepDraft(placeOf(thread), offered.text);
     field.current?.focus();
   }, [offered, thread]);
 
   const send = () => {
     setEager(said && uploading && !blocked);
     if (!ready) return;
-    const { attachments, lodging, back } = take();
-    const was = thread.get().id;
-    setText('');
-    keepDraft(was, '');
-    keepChosen(was, null);
+    const place = placeOf(thread);
+    const files = take();
     // A turn needs words: files alone are named.
-    const words = text.trim() ? text : attachments.map((file) => file.name).join(', ');
-    const forget = unnamed(answering, remembered);
-    const go = async () => {
-      const conversation = await lodging;
-      if (was && Object.keys(forget).length > 0) await updateConversation(was, forget);
-      await thread.send({ text: words, mode, attachments, ...(conversation ? { conversation } : {}), ...named(answering) });
-    };
-    go().catch((error: unknown) => {
-      complain(error);
-      back();
-      setText((now) => now || text);
-      keepDraft(was, text);
-      keepChosen(was, chosen);
-    });
+    const words = text.trim() ? text : files.map((file) => file.name).join(', ');
+    const conversation = files[0]?.conversation;
+    const turn = thread.say({ text: words, mode, attachments: files, forget: unnamed(answering, remembered), ...(conversation ? { conversation } : {}), ...named(answering) });
+    post(thread, turn, { text, files, chosen }).catch(complain);
+    setText('');
+    keepDraft(place, '');
+    keepChosen(place, null);
     field.current?.focus();
   };
+
+  useEffect(() => {
+    const again = () => {
+      setText(readDraft(placeOf(thread)));
+      setChosen(readChosen(placeOf(thread)));
+    };
+    return onPutBack(() => placeOf(thread), again);
+  }, [thread]);
+
+  // What was written while the first message was on its way stays with the thread.
+  const settle = useEffectEvent(() => {
+    const before = placeIn(thread.workspace, null);
+    if (!text || readDraft(before) !== text) return;
+    keepDraft(placeOf(thread), text);
+    keepDraft(before, '');
+  });
+  const begun = useRef(state.id !== null);
+  useEffect(() => {
+    if (begun.current || state.id === null) return;
+    begun.current = true;
+    settle();
+  }, [state.id]);
 
   const stop = () => {
     thread.stop().catch(complain);

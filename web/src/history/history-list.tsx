@@ -4,7 +4,7 @@ import { useVirtualizer } from '@tanstack/react-virtual';
 import { useEffect, useEffectEvent, useMemo, useRef } from 'react';
 import { flushSync } from 'react-dom';
 import type { Conversation } from '../client/types';
-import { newIn, readFiles } from '../composer/drafts';
+import { lodgings } from '../composer/outbox';
 import { go, paths } from '../router';
 import type { Session } from '../session';
 import { owns } from '../thread/rights';
@@ -62,7 +62,7 @@ export function HistoryList({ query, session, current, asked, onOpen }: {
   const { data, error, hasNextPage, isFetchingNextPage, fetchNextPage, isPlaceholderData } = useHistory(query, workspace);
   const found = useMemo(() => {
     // Where the files of a new thread lie is no thread yet.
-    const seen = new Set(readFiles(newIn(workspace)).map((file) => file.conversation));
+    const seen = lodgings(workspace);
     // A thread that moved between two pages is shown once.
     return (data?.pages ?? []).flatMap((page) => page.data).filter(({ id }) => !seen.has(id) && seen.add(id));
   }, [data, workspace]);

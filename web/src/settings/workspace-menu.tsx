@@ -1,10 +1,8 @@
 // Which workspace, for those who are in several; and the way out.
 import { ChevronsUpDown, Download, LogOut } from 'lucide-react';
-import { logOut } from '../client/api';
 import { archiveLink } from '../client/library';
-import { announce } from '../client/windows';
 import { go, paths } from '../router';
-import type { Session } from '../session';
+import { logOutHere, type Session } from '../session';
 import { Menu, MenuChoice, MenuItem, MenuLine } from '../ui/menu';
 import { complain } from '../ui/toast';
 
@@ -17,11 +15,6 @@ function download(url: string): void {
 export function WorkspaceMenu({ session }: { session: Session }) {
   const { me, workspace, workspaces, choose } = session;
   const name = workspace?.name ?? 'No workspace';
-  const leave = () =>
-    logOut().then(() => {
-      announce({ session: true });
-      location.assign('/');
-    }, complain);
   return (
     <Menu
       side="top"
@@ -52,7 +45,7 @@ export function WorkspaceMenu({ session }: { session: Session }) {
           Export all threads
         </MenuItem>
       )}
-      <MenuItem icon={<LogOut size={15} aria-hidden />} onSelect={() => void leave()}>
+      <MenuItem icon={<LogOut size={15} aria-hidden />} onSelect={() => void logOutHere(session).catch(complain)}>
         Log out
       </MenuItem>
     </Menu>

@@ -1,7 +1,7 @@
 // A thread with its header.
 import { useQueryClient } from '@tanstack/react-query';
 import { Ellipsis, Lock, PanelLeftOpen, SquarePen, Trash2, Users, WifiOff } from 'lucide-react';
-import { useEffect, useMemo, useState, useSyncExternalStore } from 'react';
+import { useEffect, useState, useSyncExternalStore } from 'react';
 import { updateConversation } from '../client/api';
 import type { Thread, ThreadState } from '../client/thread';
 import type { Conversation } from '../client/types';
@@ -17,11 +17,7 @@ import { ThreadView } from './thread-view';
 import { freshThread, threadOf } from './threads';
 
 export function ThreadPage({ id, session, onMenu }: { id: string | null; session: Session; onMenu: (() => void) | null }) {
-  const [fresh, setFresh] = useState(freshThread);
-  // A fresh thread that has got its id is used up.
-  const used = fresh.get().id;
-  if (id === null && used !== null) setFresh(freshThread());
-  const thread = useMemo(() => (id === null ? fresh : threadOf(id)), [id, fresh]);
+  const thread = id === null ? freshThread() : threadOf(id);
   return (
     <>
       <Header thread={thread} session={session} onMenu={onMenu} />

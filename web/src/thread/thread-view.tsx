@@ -1,5 +1,5 @@
 // A thread on the page: its messages, its state, and the composer.
-import { CircleHelp, MessageSquarePlus } from 'lucide-react';
+import { CircleHelp, MessageSquarePlus, Undo2 } from 'lucide-react';
 import { useCallback, useEffect, useMemo, useState, useSyncExternalStore } from 'react';
 import { forkConversation } from '../client/api';
 import type { Thread, ThreadState } from '../client/thread';
@@ -7,6 +7,7 @@ import { announce } from '../client/windows';
 import type { Message } from '../client/types';
 import { Composer } from '../composer/composer';
 import { toComposer } from '../composer/focus';
+import { post } from '../composer/outbox';
 import { go, paths, useTarget } from '../router';
 import { Notice, Spinner } from '../ui/bits';
 import { Button } from '../ui/button';
@@ -27,11 +28,11 @@ function useActions(thread: Thread) {
   return useMemo(() => {
     const id = () => thread.get().id as string;
     const answer = (asked: Message) => {
-      thread.regenerate(asked).catch(complain);
+      post(thread, thread.regenerate(asked), null).catch(complain);
       toComposer();
     };
     return {
-      onEdit: (message: Message, text: string) => void thread.edit(message, text).catch(complain),
+      onEdit: (message: Message, text: string) => void post(thread, thread.edit(message, text), null).catch(complain),
       onAnswer: answer,
       onRegenerate: (assistant: Message) => {
         const { messages } = thread.get();
@@ -88,14 +89,17 @@ export function ThreadView({ thread, me }: { thread: Thread; me: string | null }
   const draw = (row: Row) => {
     if (row.kind === 'live') {
       return (
-        <LiveMessage
-          blocks={sending ? none : (live?.blocks ?? none)}
-          approvals={sending ? none : (live?.approvals ?? none)}
-          run={live?.run ?? null}
-          thread={id}
-          stopping={stopping}
-          connected={sending ? !sending.waiting : (live?.connected ?? true)}
-        />
+        <>
+          <LiveMessage
+            blocks={sending ? none : (live?.blocks ?? none)}
+            approvals={sending ? none : (live?.approvals ?? none)}
+            run={live?.run ?? null}
+            thread={id}
+            stopping={stopping}
+            connected={sending ? !sending.waiting : (live?.connected ?? true)}
+          />
+          {sending?.waiting && <TakeBack thread={thread} />}
+        </>
       );
     }
     const siblings = versions.get(row.message.id);
@@ -124,6 +128,22 @@ export function ThreadView({ thread, me }: { thread: Thread; me: string | null }
         <Composer thread={thread} state={state} offered={tried} />
       </div>
     </>
+  );
+}
+
+/** What cannot be sent need not wait for ever. */
+function TakeBack({ thread }: { thread: Thread }) {
+  return (
+    <Button
+      className="mb-3"
+      onClick={() => {
+        thread.takeBack();
+        toComposer();
+      }}
+    >
+      <Undo2 size={15} aria-hidden />
+      Take back
+    </Button>
   );
 }
 

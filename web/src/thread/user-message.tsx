@@ -57,7 +57,7 @@ export const UserMessage = memo(function UserMessage({ message, thread, siblings
         />
       ) : (
         text && (
-          <div dir="auto" data-block="text" className={`max-w-[85%] rounded-xl bg-bubble px-4 py-2.5 whitespace-pre-wrap [overflow-wrap:anywhere] ${pending ? 'opacity-60' : ''}`}>
+          <div dir="auto" data-block="text" className={`max-w-[85%] rounded-xl bg-bubble px-4 py-2.5 whitespace-pre-wrap [overflow-wrap:anywhere] ${pending ? 'opacity-70' : ''}`}>
             {text}
           </div>
         )
