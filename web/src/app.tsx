@@ -8,6 +8,7 @@ import { Sidebar } from './history/sidebar';
 import { Login, Unreachable } from './login';
 import { go, paths, useRoute } from './router';
 import { useSession, type Session } from './session';
+import { FirstWorkspace } from './settings/new-workspace';
 import { ThreadPage } from './thread/thread-page';
 import { Notice, Spinner } from './ui/bits';
 import { Button, IconButton } from './ui/button';
@@ -28,7 +29,8 @@ export function App() {
       )}
       {door.at === 'outside' && <Login />}
       {door.at === 'unreachable' && <Unreachable />}
-      {door.at === 'inside' && <House key={door.session.workspace?.id} session={door.session} />}
+      {door.at === 'inside' &&
+        (door.session.workspace ? <House key={door.session.workspace.id} session={door.session} /> : <FirstWorkspace session={door.session} />)}
       <Toasts />
     </>
   );

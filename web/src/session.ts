@@ -54,6 +54,8 @@ export function useSession(): Door {
       return { me, workspaces };
     },
     staleTime: 60_000,
+    // Who is in no workspace may be let into one.
+    refetchInterval: ({ state }) => (state.data?.workspaces.length === 0 ? 5_000 : false),
     retry: (count, failure) => failure instanceof Failure && failure.passing && count < 3,
   });
   const choose = useCallback(

@@ -1,4 +1,4 @@
-// A server with JWT: what one user wrote is not shown to the next.
+// A server with JWT: the first user names a workspace; what one user wrote is not shown to the next.
 import assert from 'node:assert/strict';
 import { after, afterEach, before, test } from 'node:test';
 import { composer, eventually, leave, say, settled, startWorld, visit } from './world.js';
@@ -19,6 +19,61 @@ const asUser = async (user, method, path, body) => {
   return answer.json();
 };
 const stored = (page) => page.evaluate(() => Object.keys(localStorage));
+
+test('who is in no workspace names one, or is let into one', async () => {
+  const { page, wrong } = await visit(world, { viewport: { width: 360, height: 640 } });
+  await logIn(page, 'ada');
+  await page.getByRole('heading', { name: 'Name your workspace' }).waitFor();
+  const name = page.getByRole('textbox', { name: 'Name of the workspace' });
+  await eventually(async () => assert.ok(await name.evaluate((field) => field === document.activeElement)));
+  await name.fill('Engines');
+  await page.keyboard.press('Enter');
+  await say(page, 'answer the first');
+  await settled(page);
+  const [engines] = (await asUser('ada', 'GET', '/v1/workspaces')).data;
+  assert.deepEqual([engines.name, engines.role], ['Engines', 'admin']);
+
+  const bob = (await visit(world)).page;
+  await logIn(bob, 'bob');
+  await bob.getByText('Or ask an admin of a workspace to let you in, as bob').waitFor();
+  await asUser('ada', 'POST', `/v1/workspaces/${engines.id}/members`, { user: 'bob', role: 'member' });
+  await composer(bob).waitFor();
+  await bob.getByRole('button', { name: /^Engines/ }).waitFor();
+  assert.deepEqual(wrong, []);
+});
+
+test('another workspace is made from the menu, and each has its own draft', async () => {
+  const { page, wrong } = await visit(world);
+  await logIn(page, 'carol');
+  await page.getByRole('textbox', { name: 'Name of the workspace' }).fill('First');
+  await page.getByRole('button', { name: 'Create the workspace' }).click();
+  await composer(page).fill('a draft of the first');
+  const menu = page.getByRole('button', { name: /^(First|Second)/ });
+  const make = async () => {
+    await menu.click();
+    await page.getByRole('menuitem', { name: 'New workspace…' }).click();
+    const name = page.getByRole('dialog').getByRole('textbox', { name: 'Name of the workspace' });
+    await eventually(async () => assert.ok(await name.evaluate((field) => field === document.activeElement)));
+  };
+  await make();
+  await page.keyboard.press('Escape');
+  await eventually(async () => assert.match(await page.evaluate(() => document.activeElement?.textContent), /First/));
+  await make();
+  await page.keyboard.type('Second');
+  await page.keyboard.press('Enter');
+  await page.getByRole('button', { name: /^Second/ }).waitFor();
+  assert.equal(await composer(page).inputValue(), '');
+  await say(page, 'answer in the second');
+  await settled(page);
+  await page.reload();
+  await page.getByRole('button', { name: /^Second/ }).waitFor();
+  await menu.click();
+  await page.getByRole('menuitemradio', { name: /^First/ }).click();
+  await page.getByRole('button', { name: /^First/ }).waitFor();
+  await eventually(async () => assert.equal(await composer(page).inputValue(), 'a draft of the first'));
+  await page.getByText('Your threads will be here.').waitFor();
+  assert.deepEqual(wrong, []);
+});
 
 test('a message that is on its way goes to the workspace where it was said', async () => {
   const { page, context, wrong } = await visit(world);

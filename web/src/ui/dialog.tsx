@@ -2,6 +2,7 @@
 import { X } from 'lucide-react';
 import { useId, useLayoutEffect, useRef, type ReactNode } from 'react';
 
+/** What is marked `data-first` has the focus first. */
 type DialogProps = { title: string; onClose: () => void; children: ReactNode; wide?: boolean };
 
 export function Dialog({ title, onClose, children, wide = false }: DialogProps) {
@@ -11,6 +12,7 @@ export function Dialog({ title, onClose, children, wide = false }: DialogProps) 
   useLayoutEffect(() => {
     const dialog = element.current;
     dialog?.showModal();
+    dialog?.querySelector<HTMLElement>('[data-first]')?.focus();
     return () => dialog?.close();
   }, []);
   return (
