@@ -32,11 +32,14 @@ test('what is too large or too many is told before a byte is sent', async () => 
   const sent = [];
   page.on('request', (request) => request.method() === 'POST' && sent.push(request.url()));
   await give(page, 'drop', [{ name: 'huge.bin', type: '', size: 3 * MIB + 1 }]);
-  await page.getByText('huge.bin is larger than 3 MiB.').waitFor();
+  await page.getByText(/huge\.bin.? is larger than 3 MiB\./).waitFor();
   assert.equal(await chips(page).count(), 0);
   assert.deepEqual(sent, []);
   await page.locator('input[type=file]').setInputFiles(Array.from({ length: 12 }, (_, n) => file(`${n}.txt`, 'text/plain', String(n))));
-  await page.getByText('A message takes at most 8 files.').first().waitFor();
+  // Told once, with all that was left out.
+  await page.getByText('A message takes at most 8 files. Left out:').waitFor();
+  const told = await page.getByText('A message takes at most 8 files.').allInnerTexts();
+  assert.deepEqual(told.map((text) => text.replace(/[\u2068\u2069]/g, '')), ['A message takes at most 8 files. Left out: 8.txt, 9.txt, 10.txt, 11.txt.']);
   await eventually(async () => assert.equal(await chips(page).count(), 8));
   await composer(page).fill('');
   assert.deepEqual(wrong, []);

@@ -7,7 +7,7 @@ import type { Attaching } from './attachments';
 export function AttachmentList({ files, onRemove }: { files: Attaching[]; onRemove: (key: number) => void }) {
   if (files.length === 0) return null;
   return (
-    <ul aria-label="Attachments" className="mb-2 flex flex-wrap gap-2">
+    <ul aria-label="Attachments" className="mb-2 flex max-h-[min(9rem,25vh)] flex-wrap gap-2 overflow-y-auto">
       {files.map((file) => (
         <li key={file.key} className={`relative flex max-w-60 items-center gap-2 overflow-hidden rounded-lg border py-1.5 pr-1.5 pl-3 text-small ${file.error ? 'border-danger bg-danger-wash' : 'border-line bg-sunken'}`}>
           {file.error ? <CircleAlert size={17} aria-hidden className="shrink-0 text-danger" /> : <KindIcon type={file.type} size={17} />}

@@ -19,19 +19,32 @@ export type Attaching = {
   error: string | null;
 };
 
-/** Why this file cannot go with the message, told before a byte is sent. */
-function refusal(file: File, already: number): string | null {
-  if (already >= limits.max_files_per_message) return `A message takes at most ${limits.max_files_per_message} files.`;
-  if (file.size > limits.max_file_bytes) return `${shownName(file.name)} is larger than ${bytes(limits.max_file_bytes)}.`;
-  return null;
+const NAMED = 5;
+
+/** Each name keeps its direction to itself. */
+function listed(files: { name: string }[]): string {
+  const names = files.slice(0, NAMED).map((file) => `\u2068${shownName(file.name)}\u2069`).join(', ');
+  return files.length > NAMED ? `${names} and ${files.length - NAMED} more` : names;
+}
+
+/** Those of the files that can go with the message, and why the others cannot: told once, before a byte is sent. */
+function choose(files: File[], already: number): { taken: File[]; refusals: string[] } {
+  const { max_file_bytes: largest, max_files_per_message: most } = limits;
+  const large = files.filter((file) => file.size > largest);
+  const fit = files.filter((file) => file.size <= largest);
+  const left = fit.slice(Math.max(0, most - already));
+  const refusals = [
+    ...(large.length > 0 ? [`${listed(large)} ${large.length === 1 ? 'is' : 'are'} larger than ${bytes(largest)}.`] : []),
+    ...(left.length > 0 ? [`A message takes at most ${most} files. Left out: ${listed(left)}.`] : []),
+  ];
+  return { taken: fit.slice(0, Math.max(0, most - already)), refusals };
 }
 
 /** Which files keep the message from being sent, and what to do about it. */
 export function obstacle(files: Attaching[]): string | null {
-  // Each name keeps its direction to itself.
-  const refused = files.filter((file) => file.error).map((file) => `\u2068${file.name}\u2069`);
+  const refused = files.filter((file) => file.error);
   if (refused.length === 0) return null;
-  return `${refused.join(', ')} cannot be sent. Remove ${refused.length === 1 ? 'it' : 'them'} to send the message.`;
+  return `${listed(refused)} cannot be sent. Remove ${refused.length === 1 ? 'it' : 'them'} to send the message.`;
 }
 
 /** A file needs a conversation to lie in. One that is made for it is no thread before its first message, and goes with its last file. */
@@ -109,12 +122,9 @@ export function useAttachments(thread: Thread) {
 
   const add = useCallback(
     (chosen: Iterable<File>) => {
-      for (const file of chosen) {
-        const refused = refusal(file, now.current.length);
-        if (refused) {
-          toast(refused, { bad: true });
-          continue;
-        }
+      const { taken, refusals } = choose([...chosen], now.current.length);
+      for (const refusal of refusals) toast(refusal, { bad: true });
+      for (const file of taken) {
         const key = ++last.current;
         const stop = new AbortController();
         stops.current.set(key, stop);

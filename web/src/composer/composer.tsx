@@ -15,6 +15,7 @@ import { toComposer } from './focus';
 import { ModePicker } from './mode';
 import { ModelPicker, type Choice } from './model';
 import { post } from './outbox';
+import { pastedFiles } from './paste';
 
 /** Only what was chosen here: the conversation remembers the rest. */
 const named = (choice: Choice | null) => ({
@@ -166,16 +167,13 @@ export function Composer({ thread, state, offered }: { thread: Thread; state: Th
             onChange={write}
             placeholder={running ? 'Write what comes next…' : 'Write a message…'}
             onPaste={(event) => {
-              if (event.clipboardData.files.length === 0) return;
+              const pasted = pastedFiles(event.clipboardData);
+              if (pasted.length === 0) return;
               event.preventDefault();
-              add(event.clipboardData.files);
+              add(pasted);
             }}
+            onEnter={send}
             onKeyDown={(event) => {
-              const composing = event.nativeEvent.isComposing;
-              if (event.key === 'Enter' && !event.shiftKey && !composing) {
-                event.preventDefault();
-                send();
-              }
               if (event.key === 'ArrowUp' && text === '') {
                 // The key would go on in the field of the edit and take the caret up from the end.
                 event.preventDefault();

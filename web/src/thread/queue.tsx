@@ -16,7 +16,7 @@ export function Queue({ thread, queue }: { thread: Thread; queue: Queued[] }) {
         <Clock size={13} aria-hidden />
         {queue.length === 1 ? 'Next, when this answer is done' : `${queue.length} messages wait for this answer`}
       </h2>
-      <ul className="max-h-40 overflow-y-auto">
+      <ul className="max-h-[min(10rem,20vh)] overflow-y-auto">
         {queue.map((queued) => (
           <Waiting key={queued.id} queued={queued} thread={thread} />
         ))}
@@ -44,13 +44,8 @@ function Waiting({ queued, thread }: { queued: Queued; thread: Thread }) {
             value={draft}
             onChange={setDraft}
             autoFocus
-            onKeyDown={(event) => {
-              if (event.key === 'Escape') close();
-              if (event.key === 'Enter' && !event.shiftKey && !event.nativeEvent.isComposing) {
-                event.preventDefault();
-                save();
-              }
-            }}
+            onEnter={save}
+            onKeyDown={(event) => event.key === 'Escape' && close()}
           />
         </div>
         <Button onClick={save}>Save</Button>

@@ -123,7 +123,8 @@ export function ThreadView({ thread, me }: { thread: Thread; me: string | null }
       ) : (
         <ThreadList rows={rows} hasOlder={state.hasOlder} loadingOlder={state.loadingOlder} onOlder={older} target={target} draw={draw} />
       )}
-      <div className="mx-auto w-full max-w-thread px-3 pb-[max(0.75rem,env(safe-area-inset-bottom))] md:px-6">
+      {/* In a window so low that not all of it has room, it is what scrolls. */}
+      <div className="mx-auto w-full max-w-thread px-3 pb-[max(0.75rem,env(safe-area-inset-bottom))] md:px-6 [@media(max-height:30rem)]:max-h-[calc(100dvh-3.5rem)] [@media(max-height:30rem)]:shrink-0 [@media(max-height:30rem)]:overflow-y-auto">
         <Queue thread={thread} queue={state.queue} />
         <Composer thread={thread} state={state} offered={tried} />
       </div>

@@ -93,12 +93,15 @@ export const UserMessage = memo(function UserMessage({ message, thread, siblings
 
 function EditBox({ text, onCancel, onSave }: { text: string; onCancel: () => void; onSave: (text: string) => void }) {
   const [value, setValue] = useState(text);
+  const save = () => {
+    if (value.trim()) onSave(value);
+  };
   return (
     <form
       className="w-full rounded-xl bg-bubble p-3"
       onSubmit={(event) => {
         event.preventDefault();
-        if (value.trim()) onSave(value);
+        save();
       }}
     >
       <GrowingText
@@ -106,13 +109,8 @@ function EditBox({ text, onCancel, onSave }: { text: string; onCancel: () => voi
         value={value}
         onChange={setValue}
         autoFocus
-        onKeyDown={(event) => {
-          if (event.key === 'Escape') onCancel();
-          if (event.key === 'Enter' && !event.shiftKey && !event.nativeEvent.isComposing) {
-            event.preventDefault();
-            event.currentTarget.form?.requestSubmit();
-          }
-        }}
+        onEnter={save}
+        onKeyDown={(event) => event.key === 'Escape' && onCancel()}
       />
       <div className="mt-2 flex items-center justify-end gap-2">
         <span className="mr-auto pl-1 text-tiny text-faint">The old version is kept.</span>

@@ -1,0 +1,83 @@
+// Writing: many files, a low window, a keyboard on glass and a paste with text beside its picture.
+import assert from 'node:assert/strict';
+import { after, afterEach, before, test } from 'node:test';
+import { dot } from './paper.js';
+import { blocks, composer, eventually, leave, settled, startWorld, visit } from './world.js';
+
+let world;
+before(async () => (world = await startWorld()));
+afterEach(() => leave(world));
+after(() => world?.stop());
+
+const chips = (page) => page.locator('form').getByRole('list', { name: 'Attachments' }).getByRole('listitem');
+const files = (count) => Array.from({ length: count }, (_, n) => ({ name: `a file with a long name ${n}.txt`, mimeType: 'text/plain', buffer: Buffer.from('x') }));
+
+test('as many files as there may be leave the message and Send in sight', async () => {
+  const { page, wrong } = await visit(world, { viewport: { width: 360, height: 640 } });
+  await page.locator('input[type=file]').setInputFiles(files(10));
+  await eventually(async () => assert.equal(await chips(page).count(), 10));
+  await composer(page).fill('answer all ten');
+  const inSight = async (locator, height) => {
+    const box = await locator.boundingBox();
+    assert.ok(box.y >= 0 && box.y + box.height <= height + 1, `${box.y} to ${box.y + box.height} of ${height}`);
+  };
+  for (const [width, height] of [[360, 640], [640, 400], [844, 390]]) {
+    await page.setViewportSize({ width, height });
+    await inSight(composer(page), height);
+    await inSight(page.getByRole('button', { name: 'Send' }), height);
+    await inSight(page.getByRole('button', { name: 'Attach files' }), height);
+  }
+  // At 400 %, what has no room is scrolled to.
+  await page.setViewportSize({ width: 320, height: 256 });
+  await composer(page).fill('one\ntwo\nthree\nfour\nfive\nsix\nseven\neight');
+  await page.getByRole('button', { name: 'Send' }).scrollIntoViewIfNeeded();
+  await inSight(page.getByRole('button', { name: 'Send' }), 256);
+  // The last of them can be taken away.
+  await page.getByRole('button', { name: 'Remove a file with a long name 9.txt' }).click();
+  await eventually(async () => assert.equal(await chips(page).count(), 9));
+  assert.deepEqual(wrong, []);
+});
+
+test('on a keyboard on glass Enter is a new line, and the button sends', async () => {
+  const { page, wrong } = await visit(world, { viewport: { width: 390, height: 844 }, isMobile: true, hasTouch: true });
+  await composer(page).tap();
+  await page.keyboard.type('log one');
+  await page.keyboard.press('Enter');
+  await page.keyboard.type('answer two');
+  assert.equal(await composer(page).inputValue(), 'log one\nanswer two');
+  await page.getByRole('button', { name: 'Send' }).tap();
+  await settled(page);
+  await page.getByRole('button', { name: 'Edit message' }).tap();
+  const edit = page.getByRole('textbox', { name: 'Edit message' });
+  await edit.press('Enter');
+  await page.keyboard.type('answer three');
+  assert.equal(await edit.inputValue(), 'log one\nanswer two\nanswer three');
+  // Who has a keyboard there sends with it.
+  await edit.fill('answer four');
+  await edit.press('Control+Enter');
+  await eventually(async () => assert.match((await blocks(page))[1] ?? '', /four/));
+  assert.deepEqual(wrong, []);
+});
+
+test('copied cells are pasted as text, and a copied picture is attached', async () => {
+  const { page, context, wrong } = await visit(world);
+  await context.grantPermissions(['clipboard-read', 'clipboard-write']);
+  const copy = (types) =>
+    page.evaluate(
+      async ([list, png]) => {
+        const picture = new Blob([Uint8Array.from(png)], { type: 'image/png' });
+        const parts = { 'text/plain': new Blob(['river\tkm\nVolga\t3530'], { type: 'text/plain' }), 'text/html': new Blob(['<table><tr><td>river</td></tr></table>'], { type: 'text/html' }), 'image/png': picture };
+        await navigator.clipboard.write([new ClipboardItem(Object.fromEntries(list.map((type) => [type, parts[type]])))]);
+      },
+      [types, [...dot]],
+    );
+  await copy(['text/plain', 'text/html', 'image/png']);
+  await composer(page).press('Control+v');
+  await eventually(async () => assert.equal(await composer(page).inputValue(), 'river\tkm\nVolga\t3530'));
+  assert.equal(await chips(page).count(), 0);
+  await copy(['image/png']);
+  await composer(page).press('Control+v');
+  await eventually(async () => assert.equal(await chips(page).count(), 1));
+  assert.equal(await composer(page).inputValue(), 'river\tkm\nVolga\t3530');
+  assert.deepEqual(wrong, []);
+});
