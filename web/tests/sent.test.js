@@ -150,3 +150,18 @@ test('an edit that is not accepted is there after a reload', async () => {
   await page.getByRole('group', { name: 'Versions' }).waitFor();
   assert.deepEqual(wrong, []);
 });
+
+test('a waiting message shows its files', async () => {
+  const { page, wrong } = await visit(world);
+  await say(page, 'say so far\nhold shown\nanswer so far');
+  await page.getByText('so far', { exact: true }).waitFor();
+  await attach(page);
+  await say(page, 'answer read');
+  const waiting = page.locator('[data-queued]');
+  await waiting.getByText('note.txt', { exact: true }).waitFor();
+  await page.reload();
+  await waiting.getByText('note.txt', { exact: true }).waitFor();
+  world.sandbox.open('shown');
+  await eventually(async () => assert.equal(await lastAnswer(page), 'read'));
+  assert.deepEqual(wrong, []);
+});

@@ -130,7 +130,7 @@ export async function listAuthors(id: string): Promise<Map<string, string>> {
 }
 
 export const listQueue = (id: string, signal?: AbortSignal) =>
-  request<Page<Queued>>(`${conversations}/${id}/queue`, { query: { limit: 100 }, signal }).then((page) => page.data);
+  request<Page<Omit<Queued, 'files'>>>(`${conversations}/${id}/queue`, { query: { limit: 100 }, signal }).then((page) => page.data);
 export const listBranches = (id: string) => all<Branch>(`${conversations}/${id}/branches`);
 export const selectBranch = (id: string, branch: string) =>
   request<Branch>(`${conversations}/${id}/branches/${branch}/select`, { method: 'POST' });

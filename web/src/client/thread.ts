@@ -7,7 +7,7 @@ import { wait } from './follow';
 import { Failure, inWorkspace } from './http';
 import { LiveRun, type Ended, type LiveView } from './live';
 import { announce, listen } from './windows';
-import type { Attachment, Branch, Conversation, Message, Mode, Queued, Run, TurnRequest } from './types';
+import type { Attachment, Branch, Conversation, Message, Mode, Queued, Run, StoredFile, TurnRequest } from './types';
 
 export type Sending = { text: string; attachments: Attachment[]; waiting: boolean; again: boolean };
 
@@ -67,6 +67,7 @@ export class Thread {
   private readers = new Set<() => void>();
   private live: LiveRun | null = null;
   private runs = new Map<string, Run>();
+  private files = new Map<string, StoredFile>();
   private keys = new Map<string, string>();
   private etag: string | null = null;
   private branches: Branch[] = [];
@@ -188,11 +189,18 @@ export class Thread {
         }
         await this.lay(id, branches);
       }
-      if (this.live || this.state.queue.length > 0) this.set({ queue: await api.listQueue(id) });
+      if (this.live || this.state.queue.length > 0) this.set({ queue: await this.listQueue(id) });
       if (this.state.unreachable) this.set({ unreachable: false });
     } catch (error) {
       this.failed(error);
     }
+  }
+
+  private async listQueue(id: string): Promise<Queued[]> {
+    const queue = await api.listQueue(id);
+    const unknown = queue.some(({ attachments }) => attachments.some((file) => !this.files.has(file)));
+    if (unknown) for (const file of await api.listFiles(id)) this.files.set(file.id, file);
+    return queue.map((one) => ({ ...one, files: one.attachments.flatMap((file) => this.files.get(file) ?? []) }));
   }
 
   private failed(error: unknown): void {
@@ -399,7 +407,7 @@ export class Thread {
     await this.forget(forget);
     await api.enqueueTurn(body, `${key}-waits`);
     this.etag = null;
-    this.set({ queue: await api.listQueue(id) });
+    this.set({ queue: await this.listQueue(id) });
     this.tell();
     void this.refresh();
   }
@@ -473,7 +481,7 @@ export class Thread {
   }
 
   private async refreshQueue(): Promise<void> {
-    this.set({ queue: await api.listQueue(this.state.id as string) });
+    this.set({ queue: await this.listQueue(this.state.id as string) });
     this.tell();
   }
 

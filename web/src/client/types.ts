@@ -8,7 +8,8 @@ export type Run = Omit<Schemas['RunView'], 'status' | 'error'> & {
   status: RunStatus;
   error?: { code: string; message: string } | null;
 };
-export type Queued = Run & { text?: string | null };
+/** With its files, which the list only names by their ids. */
+export type Queued = Run & { text?: string | null; attachments: string[]; files: StoredFile[] };
 export type Branch = Schemas['BranchView'];
 export type Workspace = Schemas['WorkspaceView'];
 export type Member = Schemas['MemberView'];

@@ -1,5 +1,5 @@
 // Messages that wait for their turn; each can be changed or taken back until it starts.
-import { Clock, Pencil, X } from 'lucide-react';
+import { Clock, Paperclip, Pencil, X } from 'lucide-react';
 import { useState } from 'react';
 import type { Thread } from '../client/thread';
 import type { Queued } from '../client/types';
@@ -57,6 +57,13 @@ function Waiting({ queued, thread }: { queued: Queued; thread: Thread }) {
       <p dir="auto" className="min-w-0 grow truncate px-1 text-small">
         {queued.text ?? 'An answer is made anew'}
       </p>
+      {queued.files.length > 0 && (
+        <p className="flex max-w-[45%] min-w-0 shrink-0 items-center gap-1 text-tiny text-faint">
+          <Paperclip size={13} aria-hidden className="shrink-0" />
+          <span className="sr-only">With</span>
+          <bdi className="truncate">{queued.files.map((file) => file.name).join(', ')}</bdi>
+        </p>
+      )}
       {queued.text != null && (
         <IconButton name="Edit waiting message" small side="top" onClick={() => setDraft(queued.text ?? '')}>
           <Pencil size={14} aria-hidden />

@@ -278,6 +278,8 @@ pub struct QueuedView {
     run: RunView,
     /// The message as plain text; null where an answer is made anew.
     text: Option<String>,
+    /// The ids of the message's files.
+    attachments: Vec<Uuid>,
 }
 
 /// The queued turns of a conversation, in the order they will start.
@@ -306,8 +308,11 @@ pub async fn queue(
             }
         }
     }
-    let text = |turn: StartTurn| turn.message.map(|message| message.text);
-    let view = |(run, turn)| QueuedView { run: shape(run), text: text(turn) };
+    let view = |(run, turn): (_, StartTurn)| QueuedView {
+        run: shape(run),
+        text: turn.message.map(|message| message.text),
+        attachments: turn.attachments.unwrap_or_default(),
+    };
     Ok(axum::Json(paging.list(queued, |(run, _)| run.id.to_string(), view)).into_response())
 }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use reqwest::Method;
 use serde_json::{Value, json};
+use testkit::form::Form;
 use testkit::sandbox::Release;
 use testkit::server::Backend;
 
@@ -172,12 +173,19 @@ async fn the_queue_is_listed_and_edited(backend: Backend) -> Option<()> {
     let conversation = &first["conversation"];
     assert_eq!(queue(&world, conversation).await, Vec::<Value>::new());
     let second = world.begin_async(&queued(conversation, "q2", "enqueue")).await;
-    let third = world.begin_async(&queued(conversation, "q3", "enqueue")).await;
+    let upload = world.request(Method::POST, &format!("{CONVERSATIONS}/{}/files", text(conversation)));
+    let form = Form::new().file("notes.txt", b"buy milk");
+    let uploaded = ask(upload.header("content-type", Form::kind()).body(form.end())).await;
+    let file = &uploaded.body["files"][0]["id"];
+    let mut third = queued(conversation, "q3", "enqueue");
+    third["attachments"] = json!([file]);
+    let third = world.begin_async(&third).await;
     let listed = queue(&world, conversation).await;
-    let shown: Vec<(&Value, &Value, &Value)> =
-        listed.iter().map(|run| (&run["id"], &run["text"], &run["status"])).collect();
+    let shown: Vec<[&Value; 4]> =
+        listed.iter().map(|run| ["id", "text", "status", "attachments"].map(|name| &run[name])).collect();
     let status = json!("queued");
-    assert_eq!(shown, [(&second["run"], &json!("q2"), &status), (&third["run"], &json!("q3"), &status)]);
+    let second_shown = [&second["run"], &json!("q2"), &status, &json!([])];
+    assert_eq!(shown, [second_shown, [&third["run"], &json!("q3"), &status, &json!([file])]]);
 
     let edit = async |run: &Value, message: Value| {
         world
