@@ -1,4 +1,4 @@
-// Writing: many files, a low window, a keyboard on glass and a paste with text beside its picture.
+// Writing: many files, a low window, a keyboard on glass, a paste with text beside its picture, a long list of models.
 import assert from 'node:assert/strict';
 import { after, afterEach, before, test } from 'node:test';
 import { dot } from './paper.js';
@@ -79,5 +79,36 @@ test('copied cells are pasted as text, and a copied picture is attached', async 
   await composer(page).press('Control+v');
   await eventually(async () => assert.equal(await chips(page).count(), 1));
   assert.equal(await composer(page).inputValue(), 'river\tkm\nVolga\t3530');
+  assert.deepEqual(wrong, []);
+});
+
+test('one of many models is found by a part of its name', async () => {
+  const { page, wrong } = await visit(world);
+  const data = Array.from({ length: 180 }, (_, n) => ({ id: `openai/vendor-${n}-large` }));
+  await page.route('**/v1/models', (route) => route.fulfill({ contentType: 'application/json', body: JSON.stringify({ data }) }));
+  await page.reload();
+  const pick = page.getByRole('button', { name: /^Model:/ });
+  await pick.click();
+  const find = page.getByRole('combobox', { name: 'Find a model' });
+  await eventually(async () => assert.ok(await find.evaluate((field) => field === document.activeElement)));
+  assert.equal(await page.getByRole('option').count(), 181);
+  await page.keyboard.type('vendor-17');
+  await eventually(async () => assert.equal(await page.getByRole('option').count(), 11));
+  await page.keyboard.press('ArrowDown');
+  await page.keyboard.press('ArrowDown');
+  const active = await find.getAttribute('aria-activedescendant');
+  assert.equal(await page.locator(`[id="${active}"]`).innerText(), 'openai/vendor-171-large');
+  await page.keyboard.press('Enter');
+  await page.getByRole('button', { name: 'Model: vendor-171-large' }).waitFor();
+  await eventually(async () => assert.ok(await pick.evaluate((button) => button === document.activeElement)));
+  await page.keyboard.press('Enter');
+  assert.equal(await page.getByRole('option', { selected: true }).innerText(), 'openai/vendor-171-large');
+  await page.keyboard.type('no such');
+  await page.getByText('Nothing has this name.').waitFor();
+  await page.keyboard.press('Escape');
+  await page.getByRole('dialog').waitFor({ state: 'detached' });
+  await pick.click();
+  await page.getByRole('option', { name: 'Default' }).click();
+  await page.getByRole('button', { name: 'Model: Default' }).waitFor();
   assert.deepEqual(wrong, []);
 });
