@@ -112,3 +112,18 @@ test('one of many models is found by a part of its name', async () => {
   await page.getByRole('button', { name: 'Model: Default' }).waitFor();
   assert.deepEqual(wrong, []);
 });
+
+test('a new key is not closed by a click beside it', async () => {
+  const { page, wrong } = await visit(world);
+  await page.goto(`${world.server.url}/settings/keys`);
+  await page.getByRole('textbox', { name: 'Name' }).fill('shown once');
+  await page.getByRole('button', { name: 'Create' }).click();
+  const key = page.getByRole('dialog', { name: 'Your new key' });
+  await key.waitFor();
+  await page.mouse.click(5, 5);
+  await page.mouse.click(600, 780);
+  assert.ok(await key.isVisible());
+  await key.getByRole('button', { name: 'Close' }).click();
+  await key.waitFor({ state: 'detached' });
+  assert.deepEqual(wrong, []);
+});

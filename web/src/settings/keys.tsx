@@ -43,7 +43,7 @@ export function Keys() {
         </List>
       )}
       {made?.key && (
-        <Dialog title="Your new key" onClose={() => setMade(null)}>
+        <Dialog title="Your new key" firm onClose={() => setMade(null)}>
           <p className="text-small text-soft">Copy it now. It is shown this once; the server keeps only a hash of it.</p>
           <div className="mt-4 flex items-center gap-2 rounded-md border border-line bg-code py-1 pr-1 pl-3">
             <code className="min-w-0 grow font-mono text-small [overflow-wrap:anywhere]">{made.key}</code>

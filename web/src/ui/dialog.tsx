@@ -2,10 +2,10 @@
 import { X } from 'lucide-react';
 import { useId, useLayoutEffect, useRef, type ReactNode } from 'react';
 
-/** What is marked `data-first` has the focus first. */
-type DialogProps = { title: string; onClose: () => void; children: ReactNode; wide?: boolean };
+/** A `firm` one is not closed by a click beside it. What is marked `data-first` has the focus first. */
+type DialogProps = { title: string; onClose: () => void; children: ReactNode; wide?: boolean; firm?: boolean };
 
-export function Dialog({ title, onClose, children, wide = false }: DialogProps) {
+export function Dialog({ title, onClose, children, wide = false, firm = false }: DialogProps) {
   const element = useRef<HTMLDialogElement>(null);
   const id = useId();
   // Closed while it is still in the page: it gives the focus back to what opened it.
@@ -21,7 +21,7 @@ export function Dialog({ title, onClose, children, wide = false }: DialogProps) 
       ref={element}
       aria-labelledby={id}
       onClose={onClose}
-      onClick={(event) => event.target === element.current && element.current.close()}
+      onClick={(event) => !firm && event.target === element.current && element.current.close()}
       className={`appear m-auto w-[calc(100%-2rem)] rounded-lg border border-line bg-raised p-0 shadow-float backdrop:bg-shade ${wide ? 'max-w-3xl' : 'max-w-md'}`}
     >
       <div className="p-5">
