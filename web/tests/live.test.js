@@ -66,6 +66,34 @@ test('two windows that speak at once are both heard, one after the other', async
   assert.deepEqual(wrong, []);
 });
 
+test('as many windows as one likes stream, stop and load: they take turns', { timeout: 180_000 }, async () => {
+  const { page, open, wrong } = await visit(world);
+  const pages = [page];
+  const number = async (each) => Number(/.*word (\d+)/s.exec(await lastAnswer(each))?.[1] ?? -1);
+  for (let n = 0; n < 8; n++) {
+    // Four runs, each in two windows.
+    const each = n === 0 ? page : await open(n % 2 ? new URL(pages.at(-1).url()).pathname : '/');
+    if (n > 0) pages.push(each);
+    await composer(each).waitFor();
+    if (n % 2 === 0) {
+      await say(each, 'words 3000 100');
+      await each.waitForURL('**/c/*');
+    }
+    await eventually(async () => assert.ok((await number(each)) >= 0), 30_000);
+  }
+  // Each of them goes on.
+  const before = await Promise.all(pages.map(number));
+  await eventually(async () => {
+    const now = await Promise.all(pages.map(number));
+    assert.ok(now.every((reached, n) => reached > before[n]), `${now} after ${before}`);
+  }, 30_000);
+  for (const [n, each] of pages.entries()) {
+    if (n % 2 === 0) await each.getByRole('button', { name: 'Stop' }).click();
+    await each.getByText('Stopped', { exact: true }).waitFor();
+  }
+  assert.deepEqual(wrong, []);
+});
+
 test('Stop keeps what was written, and Retry answers again', async () => {
   const { page, wrong } = await visit(world);
   await say(page, 'hold thought\nstep a dig {"deep":true}\nsay half an answer\nhold never');

@@ -56,7 +56,7 @@ async function play(envelope, response, gate) {
     else if (verb === 'wait') await pause(Number(words[0]));
     else if (verb === 'many') for (let n = 0; n < Number(words[0]); n++) line({ type: 'delta', text: `word ${n} ` });
     else if (verb === 'words')
-      for (let n = 0; n < Number(id); n++) {
+      for (let n = 0; n < Number(id) && !response.destroyed; n++) {
         line({ type: 'delta', text: n % 12 === 11 ? `**word ${n}**\n\n` : `word ${n} ` });
         await pause(Number(name));
       }

@@ -3,6 +3,7 @@
 import { timeOf } from './fold';
 import { Failure, request, send } from './http';
 import { parse } from './json';
+import { takePlace } from './places';
 import { Frames } from './sse';
 import type { Run, RunEvent } from './types';
 
@@ -46,11 +47,15 @@ export async function follow(options: FollowOptions): Promise<'done' | 'gone'> {
   for (;;) {
     signal.throwIfAborted();
     let empty = true;
+    const place = await takePlace(signal, () => {
+      first?.body?.cancel().catch(() => undefined);
+      first = undefined;
+    });
     try {
       const response = first ?? (await open(run, after, signal));
       first = undefined;
       onConnection?.(true);
-      for await (const events of read(response, times.silence, signal)) {
+      for await (const events of read(response, times.silence, AbortSignal.any([signal, place.over]))) {
         heard = Date.now();
         // A repeat can come only from a mistake; it must not be folded twice.
         const fresh = events.filter((event) => event.seq > after);
@@ -62,6 +67,8 @@ export async function follow(options: FollowOptions): Promise<'done' | 'gone'> {
         onEvents(fresh);
         if (last.event === 'done') return 'done';
       }
+      // It is another window's turn.
+      if (place.over.aborted) continue;
       // A clean end without `done` and without anything: perhaps the settled message is told in fewer events.
       if (empty && after > 0 && (await settled(run, signal))) restart();
     } catch (error) {
@@ -71,6 +78,8 @@ export async function follow(options: FollowOptions): Promise<'done' | 'gone'> {
         if (error.status !== 400 || after === 0) throw error;
         restart();
       }
+    } finally {
+      place.leave();
     }
     onConnection?.(false);
     const pause = Math.min(times.first * 2 ** failures++, times.longest);
@@ -124,11 +133,12 @@ async function* read(response: Response, silence: number, signal: AbortSignal): 
 
 const page: EventTarget | undefined = typeof window === 'undefined' ? undefined : window;
 
-/** The browser lost its network, or the reader is no longer wanted. */
+/** The browser lost its network, or the reader is not wanted, any more or for now. */
 function offline(signal: AbortSignal): { happened: Promise<void>; stop: () => void } {
   let stop = () => {};
   const happened = new Promise<void>((resolve) => {
     const now = () => resolve();
+    if (signal.aborted) now();
     page?.addEventListener('offline', now);
     signal.addEventListener('abort', now);
     stop = () => {
