@@ -20,7 +20,8 @@ export type Highlight = Schemas['SearchHighlight'];
 export type Conversation = Schemas['ConversationResource'];
 export type Tab = Schemas['OpenTab'];
 export type Mode = Schemas['Mode'];
-export type TurnRequest = Schemas['TurnRequest'];
+/** A message is a text here, never blocks. */
+export type TurnRequest = Omit<Schemas['TurnRequest'], 'message'> & { message?: string | null };
 export type Trace = Omit<Schemas['TraceView'], 'data'> & { data: TraceLine[] };
 export type TraceLine = { seq: number; ts: number; kind: string; line: Record<string, Json> };
 export type Page<T> = { data: T[]; next?: string | null };
