@@ -188,8 +188,13 @@ impl LiveRun {
         });
     }
 
-    /// The batches with events after `after`, if the tail reaches back that far. A run that is driven here was begun
-    /// here: until its first event there is nothing in its log either.
+    /// Its log has events up to this one, which another node wrote: none of them is in memory.
+    pub(crate) fn note_stored(&self, last_seq: i64) {
+        self.progress.send_modify(|progress| progress.last_seq = progress.last_seq.max(last_seq));
+    }
+
+    /// The batches with events after `after`, if the tail reaches back that far. Where a run that is driven here has no
+    /// event yet, there is nothing in its log either.
     pub(crate) fn after(&self, after: i64) -> Option<Vec<Arc<Vec<LiveEvent>>>> {
         if self.hidden.load(Ordering::Relaxed) {
             return None;
@@ -197,7 +202,7 @@ impl LiveRun {
         let tail = lock(&self.tail);
         let first = match tail.batches.front().and_then(|batch| batch.first()) {
             Some(first) => first.seq,
-            None if self.is_driven() => 1,
+            None if self.is_driven() && self.progress.borrow().last_seq == 0 => 1,
             None => return None,
         };
         (first <= after + 1).then(|| {

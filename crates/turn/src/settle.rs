@@ -352,6 +352,7 @@ impl Turns {
                     Ok(()) | Err(TurnError::Store(StoreError::Behind { .. })) => {}
                     Err(error) => return Err(error),
                 }
+                live.note_stored(last.1);
                 let mut log = RunLog::going_on(self.clone(), held, Arc::clone(live), fold, last);
                 log.pass_over(self.now(), known)?;
                 log.files_logged = files_logged;

@@ -237,13 +237,15 @@ async fn survive(
     let goes_on = asks && before < after;
     if goes_on {
         assert_eq!(status(&caller, &turn.run).await, "running", "{point}");
+        // The first event, then words, call, question and result of each round: up to the last question.
+        caller.follow(&turn.run, 0).await.until(4 * hit as i64).await;
         decide(&caller, &turn.run).await;
     }
     let events = caller.events(&turn.run, 0).await;
     let expected = if goes_on { "succeeded" } else { "interrupted" };
     assert_eq!(status(&caller, &turn.run).await, expected, "{point}: {events:?}");
     assert_eq!(round.effects(), after, "{point}");
-    // Whoever decides is asked once, also where it died between keeping the question and telling of it.
+    // Whoever decides is asked, also where it died between keeping the question and telling of it, and asked once.
     let asked = events.iter().filter(|event| event.kind == "approval").count();
     assert_eq!(asked, if asks { hit } else { 0 }, "{point}: {events:?}");
     // What was used before it died is counted.

@@ -178,6 +178,8 @@ async fn a_restart_goes_on_waiting() {
     world.restart().await;
     let found = world.store.get_run(&world.scope, run.id).await.unwrap();
     assert_eq!(found.status, RunStatus::Running);
+    // Whoever comes now is told what the node before has told.
+    world.follow(&run, "approval").await;
     world.store.decide_approval(&world.scope, run.id, id, &decision(true, None)).await.unwrap();
     let events = world.follow(&run, "").await;
     assert_eq!(world.made(), 1);
