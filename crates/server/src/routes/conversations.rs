@@ -4,7 +4,8 @@ use axum::extract::{FromRequest, RawQuery, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use domain::conversation::{
-    Conversation, ConversationQuery, ConversationSearch, Found, NewConversation, Page, Position, Sort,
+    Conversation, ConversationPatch, ConversationQuery, ConversationSearch, Found, NewConversation, Page,
+    Position, Sort,
 };
 use domain::history;
 use domain::message::{Message, Window};
@@ -340,6 +341,7 @@ pub async fn create(
     let write = app.write();
     let document = document::read(&bytes, Operation::Create, write.max_tabs)?;
     let scope = caller.scope(Named(query.workspace).and(document.workspace)?).await?;
+    check_agent(&app, &scope, &document.patch, None).await?;
     let id_source = document.id_source();
     let new = NewConversation { id: document.id, source: document.source, patch: document.patch };
     let made = match app.store.create_conversation(&scope, &new, app.clock.new_id(), &write).await {
@@ -351,6 +353,23 @@ pub async fn create(
     };
     let response = answer_one(&app, &scope, &query.view, StatusCode::CREATED, &made, &[]).await?;
     Ok(located(&app, made.id, response))
+}
+
+/// Refuses the id of an agent that is not there. One that the conversation has already it may keep, though it was removed;
+/// a name that is no id, as imports bring, is another system's.
+async fn check_agent(
+    app: &App,
+    scope: &Scope,
+    patch: &ConversationPatch,
+    kept: Option<&str>,
+) -> Result<(), Failure> {
+    let named = patch.agent_id.as_ref().and_then(Option::as_deref).filter(|named| Some(*named) != kept);
+    let Some(id) = named.and_then(|named| Uuid::try_parse(named).ok()) else { return Ok(()) };
+    if app.store.find_agent(scope, id).await?.is_some() {
+        return Ok(());
+    }
+    let at = Source::pointer("/data/attributes/agent_id");
+    Err(ApiError::invalid_value(at, "There is no such agent in this workspace; see GET /v1/agents.").into())
 }
 
 /// An answer about a conversation that was made, with where it is.
@@ -385,6 +404,7 @@ pub async fn update(
     let stored = app.store.get_thread(&scope, id, None.into()).await?.conversation;
     let document = document::read(&bytes, Operation::Update { id }, write.max_tabs)?;
     document.check_workspace(scope.workspace)?;
+    check_agent(&app, &scope, &document.patch, stored.agent_id.as_deref()).await?;
     let version = if_match.version(stored.version)?;
     let changed = app.store.update_conversation(&scope, id, &document.patch, version, &write).await?;
     if changed.visibility != stored.visibility {

@@ -83,6 +83,7 @@ fn bad_values() -> Vec<(&'static str, Value, &'static str)> {
         ("page_path", long(513), "page_path"),
         ("model", long(256), "model"),
         ("agent_id", long(256), "agent_id"),
+        ("agent_id", json!("0190a1b2-0000-7000-8000-000000000009"), "agent_id"),
         ("visibility", json!("public"), "visibility"),
         ("visibility", json!(null), "visibility"),
         ("active_tab_key", long(65), "active_tab_key"),

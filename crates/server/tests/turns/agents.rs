@@ -181,5 +181,17 @@ async fn the_kind_says_who_answers(backend: Backend) -> Option<()> {
     assert_eq!(kind(&world, &made).await, "assistant_sandbox");
     send(Method::PATCH, &path, &made, json!({ "agent_id": model, "mode": "task_flow" })).await;
     assert_eq!(kind(&world, &made).await, "model_chat");
+    // One that is removed later is kept; a name of another system's is no agent's.
+    let gone = world.send(Method::DELETE, &format!("/v1/agents/{}", model.as_str().unwrap()), None).await;
+    assert_eq!(gone.status, 204);
+    send(Method::PATCH, &path, &made, json!({ "agent_id": model, "title": "kept" })).await;
+    send(Method::PATCH, &path, &made, json!({ "agent_id": "research" })).await;
+    let named =
+        json!({ "data": { "type": "chat_conversation", "id": made, "attributes": { "agent_id": model } } });
+    let refused = world.request(Method::PATCH, &path).header("content-type", "application/vnd.api+json");
+    let refused = ask(refused.body(named.to_string())).await;
+    let told = &refused.body["errors"][0];
+    assert_eq!((refused.status, &told["source"]["pointer"]), (422, &json!("/data/attributes/agent_id")));
+    assert_eq!(world.conversation(&made).await["agent_id"], "research");
     Some(())
 }
