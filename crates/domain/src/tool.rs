@@ -99,7 +99,7 @@ fn read_args(text: &str) -> (Raw, Result<Value, String>) {
         (shown, Err(format!("the arguments {reason}")))
     };
     if let Err(fault) = json::check(text.as_bytes()) {
-        return refused(format!("are {fault}"));
+        return refused(format!("are refused: {fault}"));
     }
     match serde_json::from_str::<Value>(text) {
         Ok(value @ Value::Object(_)) => {

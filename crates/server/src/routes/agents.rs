@@ -49,21 +49,29 @@ pub struct AgentView {
 }
 
 /// What is left out stays as it is; of a new agent, empty.
-#[derive(Debug, Default, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields, default)]
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 pub struct AgentRequest {
     workspace: Option<Uuid>,
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(value_type = String)]
     name: Option<String>,
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(value_type = String)]
     instructions: Option<String>,
-    #[serde(deserialize_with = "given")]
+    #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<String>)]
     model: Option<Option<String>>,
-    #[schema(value_type = Option<words::Runner>)]
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(value_type = words::Runner)]
     runner: Option<Runner>,
-    #[schema(value_type = Option<Vec<ToolDocument>>)]
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(value_type = Vec<ToolDocument>)]
     tools: Option<Vec<ToolChoice>>,
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(value_type = Vec<String>)]
     approval: Option<Vec<String>>,
-    #[serde(deserialize_with = "given")]
+    #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<u32>)]
     max_rounds: Option<Option<u32>>,
 }
@@ -82,6 +90,13 @@ pub(super) fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     from: D,
 ) -> Result<Option<Option<T>>, D::Error> {
     Option::<T>::deserialize(from).map(Some)
+}
+
+/// Refuses a null where there is no such value: it would be taken for a field that was left out.
+pub(super) fn not_null<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Option<T>, D::Error> {
+    T::deserialize(from).map(Some)
 }
 
 fn shape(agent: Agent) -> AgentView {
@@ -160,6 +175,13 @@ fn apply(app: &App, agent: &mut Agent, body: AgentRequest) -> Result<(), Problem
         settings.approval = approval;
     }
     if let Some(rounds) = body.max_rounds {
+        // What it has already it may keep: the server's limit may have been another.
+        let most = app.limits.max_tool_rounds;
+        let within = |rounds: u32| (1..=most).contains(&rounds.into());
+        if !rounds.is_none_or(within) && rounds != settings.max_rounds {
+            let detail = format!("max_rounds must be null or from 1 to {most}, the server's limit.");
+            return Err(Problem::invalid_value("/max_rounds", detail));
+        }
         settings.max_rounds = rounds;
     }
     Ok(())

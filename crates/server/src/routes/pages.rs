@@ -10,7 +10,7 @@ use store::knowledge::Listed;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use super::agents::given;
+use super::agents::{given, not_null};
 use super::workspaces::path_id;
 use crate::extract::paging::List;
 use crate::extract::{Caller, Find, JsonBody, Named, Paging, Path};
@@ -30,13 +30,17 @@ pub struct PageView {
 }
 
 /// Of a new page title and body are needed; of another, what is left out stays as it is.
-#[derive(Debug, Default, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields, default)]
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 pub struct PageRequest {
     workspace: Option<Uuid>,
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(value_type = String)]
     title: Option<String>,
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(value_type = String)]
     body: Option<String>,
-    #[serde(deserialize_with = "given")]
+    #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<String>)]
     url: Option<Option<String>>,
 }

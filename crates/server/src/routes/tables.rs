@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
+use super::agents::not_null;
 use super::workspaces::path_id;
 use crate::extract::paging::List;
 use crate::extract::{Caller, JsonBody, Named, Paging, Path};
@@ -37,12 +38,15 @@ pub struct TableView {
 }
 
 /// Of a new table all is needed; of another, what is left out stays as it is.
-#[derive(Debug, Default, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields, default)]
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 pub struct TableRequest {
     workspace: Option<Uuid>,
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(value_type = String)]
     name: Option<String>,
-    #[schema(value_type = Option<Vec<ColumnDocument>>)]
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(value_type = Vec<ColumnDocument>)]
     columns: Option<Vec<Column>>,
 }
 

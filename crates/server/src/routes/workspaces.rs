@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use super::agents::{check_model, given};
+use super::agents::{check_model, given, not_null};
 use crate::extract::paging::{List, pairs};
 use crate::extract::{Caller, JsonBody, Named, Paging, Path};
 use crate::jsonapi::schema;
@@ -45,8 +45,11 @@ pub struct CreateWorkspace {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UpdateWorkspace {
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(value_type = String)]
     name: Option<String>,
-    #[schema(value_type = Option<schema::Visibility>)]
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(value_type = schema::Visibility)]
     default_visibility: Option<Visibility>,
     /// As `provider/model`; null is the server's own choice.
     #[serde(default, deserialize_with = "given")]

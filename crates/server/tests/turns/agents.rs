@@ -53,6 +53,8 @@ async fn what_an_agent_may_not_be(backend: Backend) -> Option<()> {
         (json!({ "name": "a", "model": "gpt" }), 422, "invalid_value"),
         (json!({ "name": "a", "runner": "human" }), 422, "invalid_value"),
         (json!({ "name": "a", "tools": [1] }), 422, "invalid_value"),
+        (json!({ "name": "a", "max_rounds": 0 }), 422, "invalid_value"),
+        (json!({ "name": "a", "max_rounds": 6 }), 422, "invalid_value"),
         (json!({ "name": "a", "tools": ["read_file", "zzz"] }), 422, "invalid_value"),
         (json!({ "name": "a", "instructions": "x".repeat(32_001) }), 422, "invalid_value"),
         (json!({ "name": "a", "id": "mine" }), 400, "unknown_field"),

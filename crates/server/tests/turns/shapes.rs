@@ -11,6 +11,7 @@ use crate::world::{CONVERSATIONS, World, ask, refused, stories};
 stories!(
     a_body_is_an_object_and_a_word_a_string,
     a_misfit_is_named,
+    a_null_where_there_is_none_is_refused,
     a_path_that_is_no_text_is_told,
     lists_page_alike,
     openai_paths_tell_a_wrong_method_their_way,
@@ -139,6 +140,48 @@ async fn a_misfit_is_named(backend: Backend) -> Option<()> {
     let unknown = send(&world, &Method::POST, "/v1/turns", r#"{"message":"x","a/b":1}"#).await;
     refused(&unknown, 400, "unknown_field");
     assert_eq!(unknown.body["source"]["pointer"], "/a~1b");
+    Some(())
+}
+
+/// It would be taken for a field that was left out, and nothing would be said.
+async fn a_null_where_there_is_none_is_refused(backend: Backend) -> Option<()> {
+    let world = World::start(backend).await?;
+    let made = async |path: &str, body: Value| {
+        let made = world.send(Method::POST, path, Some(&body)).await;
+        assert_eq!(made.status, 201, "{}", made.text);
+        format!("{path}/{}", made.body["id"].as_str().unwrap())
+    };
+    let agent = made("/v1/agents", json!({ "name": "a", "model": "demo/assistant", "max_rounds": 2 })).await;
+    let page = made("/v1/pages", json!({ "title": "t", "body": "b", "url": "https://example.com/" })).await;
+    let table =
+        made("/v1/tables", json!({ "name": "t", "columns": [{ "name": "a", "type": "text" }] })).await;
+    let workspace = format!("/v1/workspaces/{}", world.workspace);
+    let mut kept = Vec::new();
+    for (method, path, fields, nullable) in [
+        (
+            Method::PATCH,
+            &agent,
+            &["name", "instructions", "runner", "tools", "approval"][..],
+            json!({ "model": null, "max_rounds": null }),
+        ),
+        (Method::PUT, &page, &["title", "body"], json!({ "url": null })),
+        (Method::PUT, &table, &["name", "columns"], json!({})),
+        (Method::PATCH, &workspace, &["name", "default_visibility"], json!({ "model": null })),
+    ] {
+        let before = world.get(path).await.body;
+        for field in fields {
+            let answer = send(&world, &method, path, &json!({ *field: null }).to_string()).await;
+            misfit(&answer, &format!("/{field}"), &format!("{path} {field}"));
+        }
+        assert_eq!(world.get(path).await.body, before);
+        let cleared = send(&world, &method, path, &nullable.to_string()).await;
+        assert_eq!(cleared.status, 200, "{path}: {}", cleared.text);
+        kept.push(cleared.body);
+    }
+    assert_eq!(
+        (&kept[0]["model"], &kept[0]["max_rounds"], &kept[1]["url"]),
+        (&Value::Null, &Value::Null, &Value::Null)
+    );
     Some(())
 }
 

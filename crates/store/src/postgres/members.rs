@@ -82,7 +82,9 @@ async fn put(
     )
     .await?;
     check_admin_left(tx, scope).await?;
-    audit::note(tx, scope, now, Action::MemberAdd, user, role.as_str()).await?;
+    if before.as_ref().is_none_or(|member| member.role != role) {
+        audit::note(tx, scope, now, Action::MemberAdd, user, role.as_str()).await?;
+    }
     let added_at = before.as_ref().map_or(now, |member| member.added_at);
     Ok((Member { user: user.to_owned(), role, added_at }, before.is_none()))
 }

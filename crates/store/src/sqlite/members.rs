@@ -86,7 +86,9 @@ fn put(db: &Connection, scope: &Scope, user: &str, role: Role, now: Timestamp) -
     if admins(db, scope)? == 0 {
         return Err(LAST_ADMIN);
     }
-    audit::note(db, scope, now, Action::MemberAdd, user, role.as_str())?;
+    if before.as_ref().is_none_or(|member| member.role != role) {
+        audit::note(db, scope, now, Action::MemberAdd, user, role.as_str())?;
+    }
     let added_at = before.as_ref().map_or(now, |member| member.added_at);
     Ok((Member { user: user.to_owned(), role, added_at }, before.is_none()))
 }

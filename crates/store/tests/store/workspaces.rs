@@ -211,6 +211,8 @@ async fn every_change_is_in_the_audit_log_once_and_in_order(store: TestStore) {
     let now = store.write().now;
     store.update_workspace(&ann, &WorkspacePatch::default(), now).await.unwrap();
     store.put_member(&by_key, "bob", Role::Member, now).await.unwrap();
+    // Nothing changes by it.
+    store.put_member(&ann, "bob", Role::Member, now).await.unwrap();
     store.remove_member(&ann, "bob", now).await.unwrap();
     store.create_key(&ann, &made, [1; 32]).await.unwrap();
     store.remove_key(&ann, made.id, now).await.unwrap();
