@@ -57,7 +57,7 @@ test('another workspace is made from the menu, and each has its own draft', asyn
   };
   await make();
   await page.keyboard.press('Escape');
-  await eventually(async () => assert.match(await page.evaluate(() => document.activeElement?.textContent), /First/));
+  await eventually(async () => assert.match(await page.evaluate(() => `${document.activeElement?.tagName} ${document.activeElement?.textContent}`), /^BUTTON .*First/));
   await make();
   await page.keyboard.type('Second');
   await page.keyboard.press('Enter');

@@ -1,6 +1,6 @@
 // Which workspace, for those who are in several; and the way out.
 import { ChevronsUpDown, Download, LogOut, Plus } from 'lucide-react';
-import { useState } from 'react';
+import { useRef, useState } from 'react';
 import { archiveLink } from '../client/library';
 import { go, paths } from '../router';
 import { logOutHere, type Session } from '../session';
@@ -19,12 +19,18 @@ export function WorkspaceMenu({ session }: { session: Session }) {
   const { me, workspace, workspaces, choose } = session;
   const name = workspace?.name ?? 'No workspace';
   const [naming, setNaming] = useState(false);
+  const opener = useRef<HTMLButtonElement>(null);
+  // The menu that asked for the dialog is gone by then.
+  const close = () => {
+    setNaming(false);
+    opener.current?.focus();
+  };
   return (
     <>
       <Menu
         side="top"
         trigger={
-          <button type="button" className="flex h-10 min-w-0 grow items-center gap-2.5 rounded-md px-2 text-left text-small hover:bg-hover">
+          <button ref={opener} type="button" className="flex h-10 min-w-0 grow items-center gap-2.5 rounded-md px-2 text-left text-small hover:bg-hover">
             <span aria-hidden className="grid size-6 shrink-0 place-items-center rounded-sm bg-accent-wash text-tiny font-semibold text-accent uppercase">
               {[...name][0]}
             </span>
@@ -60,7 +66,7 @@ export function WorkspaceMenu({ session }: { session: Session }) {
         </MenuItem>
       </Menu>
       {naming && (
-        <Dialog title="New workspace" onClose={() => setNaming(false)}>
+        <Dialog title="New workspace" onClose={close}>
           <NewWorkspace session={session} onMade={() => setNaming(false)} />
         </Dialog>
       )}
