@@ -32,14 +32,16 @@ export default function TracePanel({ thread, run }: { thread: string; run: strin
   const lines = useMemo(() => trace.data?.pages.flatMap((page) => page.data) ?? [], [trace.data]);
   const shown = lines.filter(({ kind: one }) => kind === 'all' || (kind === 'steps' ? one === 'step' || one.startsWith('tool') : one === 'log'));
   const close = () => go(paths.thread(thread));
+  const panel = useRef<HTMLElement>(null);
 
   useEffect(() => {
-    const escape = (event: KeyboardEvent) => event.key === 'Escape' && !event.defaultPrevented && close();
+    // What was left open elsewhere, such as a tooltip, does not keep who is in here.
+    const inside = (event: KeyboardEvent) => panel.current?.contains(event.target as Node);
+    const escape = (event: KeyboardEvent) => event.key === 'Escape' && (!event.defaultPrevented || inside(event)) && close();
     window.addEventListener('keydown', escape);
     return () => window.removeEventListener('keydown', escape);
   });
 
-  const panel = useRef<HTMLElement>(null);
   useTakenFocus(panel);
 
   return (
